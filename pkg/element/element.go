@@ -1,0 +1,117 @@
+package element
+
+import (
+	"fmt"
+
+	"github.com/weirstream/weir/pkg/ids"
+)
+
+// Kind tells what a frame carries. The zero value is invalid, so that a
+// forgotten field is noticed.
+type Kind uint8
+
+// The kinds of frame.
+const (
+	// Records is a batch of encoded records; only it consumes credit.
+	Records Kind = iota + 1
+	// BarrierKind separates the records of checkpoint n from those of n+1.
+	BarrierKind
+	// CancelMarkerKind says that checkpoint n is given up: stop aligning for it.
+	CancelMarkerKind
+	// WatermarkKind promises that no record with an earlier event time follows.
+	WatermarkKind
+	// StatusKind says whether the channel is idle or active.
+	StatusKind
+	// EndOfData says that no further record follows. Barriers still do: a
+	// bounded job goes on taking checkpoints until its last one is complete.
+	EndOfData
+	// EndOfPartition says that nothing at all follows.
+	EndOfPartition
+)
+
+// String names the kind as the glossary does.
+func (k Kind) String() string {
+	switch k {
+	case Records:
+		return "records"
+	case BarrierKind:
+		return "barrier"
+	case CancelMarkerKind:
+		return "cancel-marker"
+	case WatermarkKind:
+		return "watermark"
+	case StatusKind:
+		return "status"
+	case EndOfData:
+		return "end-of-data"
+	case EndOfPartition:
+		return "end-of-partition"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Barrier is the in-band marker of a checkpoint.
+type Barrier struct {
+	Checkpoint ids.CheckpointID
+	// Savepoint is set when a user asked for this checkpoint: sinks prepare
+	// but nothing is committed on its completion alone.
+	Savepoint bool
+	// Stop is set for stop-with-savepoint: a source emits nothing after it.
+	Stop bool
+}
+
+// Frame is one unit of transfer on a channel. It is passed by value; Data is
+// shared, not copied, and belongs to the receiver until it calls Free.
+type Frame struct {
+	Kind    Kind
+	Barrier Barrier // BarrierKind; CancelMarkerKind uses Barrier.Checkpoint
+	// Watermark is the event time in milliseconds since the Unix epoch (WatermarkKind).
+	Watermark int64
+	// Idle is the new status of the channel (StatusKind).
+	Idle bool
+	// Count is the number of records in Data (Records).
+	Count int
+	// Data holds the encoded records one after the other (Records).
+	Data []byte
+	// Owner, if not nil, takes Data back when the frame has been consumed.
+	Owner Owner
+}
+
+// Owner recycles the memory behind a frame. Free is called at most once, by
+// the goroutine that consumed the frame.
+type Owner interface{ Free() }
+
+// Free hands the memory behind the frame back. The frame must not be used
+// afterwards. Calling it on a frame without an owner does nothing.
+func (f *Frame) Free() {
+	if f.Owner != nil {
+		f.Owner.Free()
+		f.Owner = nil
+	}
+	f.Data = nil
+}
+
+// String prints the frame for traces.
+func (f Frame) String() string {
+	switch f.Kind {
+	case Records:
+		return fmt.Sprintf("records(%d, %dB)", f.Count, len(f.Data))
+	case BarrierKind, CancelMarkerKind:
+		return fmt.Sprintf("%s(%d)", f.Kind, f.Barrier.Checkpoint)
+	case WatermarkKind:
+		return fmt.Sprintf("watermark(%d)", f.Watermark)
+	case StatusKind:
+		return fmt.Sprintf("status(idle=%t)", f.Idle)
+	case EndOfData, EndOfPartition:
+		return f.Kind.String()
+	}
+	return f.Kind.String()
+}
+
+// BarrierFrame makes the frame of a barrier.
+func BarrierFrame(b Barrier) Frame { return Frame{Kind: BarrierKind, Barrier: b} }
+
+// CancelFrame makes the frame of a cancel marker.
+func CancelFrame(id ids.CheckpointID) Frame {
+	return Frame{Kind: CancelMarkerKind, Barrier: Barrier{Checkpoint: id}}
+}

@@ -1,0 +1,196 @@
+package snapshot
+
+import (
+	"time"
+
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/keygroup"
+)
+
+// StateHandle is an inert reference to stored bytes.
+type StateHandle struct {
+	// Name is the object's name relative to the directory of its job's
+	// checkpoints (or of its savepoint); empty when the bytes are inline.
+	Name string
+	// Size is the number of bytes of the object.
+	Size int64
+	// CRC32C is the Castagnoli checksum of the whole object, verified on restore.
+	CRC32C uint32
+	// Inline holds the bytes themselves when they are few (see
+	// execution.checkpointing.memory-threshold).
+	Inline []byte
+}
+
+// IsInline reports whether the bytes travel in the handle.
+func (h StateHandle) IsInline() bool { return h.Name == "" }
+
+// StateMeta describes one registered state: enough to refuse to read its
+// bytes with the wrong codec.
+type StateMeta struct {
+	Name   string
+	Kind   string // "value", "reduce", …
+	Codec  string // codec name and version
+	Schema string // schema of the value in the codec's own notation
+	// KeySchema is the schema of the key (keyed state only).
+	KeySchema string
+}
+
+// KeyedStateHandle refers to keyed state of one subtask, laid out by key
+// group: the bytes of group Range.First+i are Offsets[i] to Offsets[i+1].
+type KeyedStateHandle struct {
+	Handle  StateHandle
+	Range   keygroup.Range
+	Offsets []int64 // Range.Len()+1 entries
+	States  []StateMeta
+}
+
+// Redistribution says how a list of operator state is spread over subtasks on restore.
+type Redistribution uint8
+
+// The redistribution modes, as in Flink.
+const (
+	// SplitEvenly deals the elements out, each to one subtask.
+	SplitEvenly Redistribution = iota + 1
+	// Union gives every element to every subtask.
+	Union
+	// ByIndex gives element with index i to subtask i mod parallelism: source splits.
+	ByIndex
+)
+
+// OperatorStateHandle refers to one named list of operator state of one subtask.
+type OperatorStateHandle struct {
+	Name           string
+	Redistribution Redistribution
+	Handle         StateHandle
+	// Elements are the lengths in bytes of the elements, in order.
+	Elements []int64
+	// Indexes, for ByIndex only, are the index of each element.
+	Indexes []int64
+}
+
+// OperatorSubtaskState is the snapshot of one operator in one subtask. The
+// lists have one entry normally, more after a rescale.
+type OperatorSubtaskState struct {
+	UID   ids.OperatorUID
+	Keyed []KeyedStateHandle
+	Lists []OperatorStateHandle
+}
+
+// SubtaskState is what a subtask acknowledges: the snapshots of its operators.
+type SubtaskState struct {
+	Subtask   ids.SubtaskID
+	Operators []OperatorSubtaskState
+	// EndOfData is set when the subtask had seen the end of all its inputs:
+	// after a restore its operators' Finish is not called again.
+	EndOfData bool
+}
+
+// Split is one entry of a source's split list. Its place in the list is its
+// identity: split i belongs to subtask i mod parallelism.
+type Split struct {
+	// Data is the source's own description of the split.
+	Data []byte
+}
+
+// SplitList is the ordered list of splits a source has discovered so far.
+type SplitList struct {
+	UID    ids.OperatorUID
+	Splits []Split
+	// Complete is set when the source said that no further split will come.
+	Complete bool
+}
+
+// OperatorState is the state of one operator over all its subtasks.
+type OperatorState struct {
+	UID            ids.OperatorUID
+	Parallelism    int
+	MaxParallelism int
+	Subtasks       []OperatorSubtaskState // by index
+}
+
+// Kind tells why a checkpoint was taken.
+type Kind uint8
+
+// The kinds of checkpoint.
+const (
+	Checkpoint Kind = iota + 1
+	Savepoint
+	// StopSavepoint is the savepoint of stop: once published, the job ends.
+	StopSavepoint
+	// FinalCheckpoint is the one a bounded job takes after all inputs ended.
+	FinalCheckpoint
+)
+
+// String names the kind in words that the CLI shows.
+func (k Kind) String() string {
+	switch k {
+	case Checkpoint:
+		return "checkpoint"
+	case Savepoint:
+		return "savepoint"
+	case StopSavepoint:
+		return "stop-savepoint"
+	case FinalCheckpoint:
+		return "final-checkpoint"
+	}
+	return "unknown"
+}
+
+// CompletedCheckpoint is everything needed to restore a job: the content of
+// a _metadata object.
+type CompletedCheckpoint struct {
+	Job     ids.JobID
+	ID      ids.CheckpointID
+	Attempt ids.AttemptID
+	Kind    Kind
+	// TriggeredAt and CompletedAt are the JobManager's clock, for display only.
+	TriggeredAt, CompletedAt time.Time
+	Operators                []OperatorState
+	Splits                   []SplitList
+	// EndOfData has the subtasks (operator UID of the chain head, index) that had ended.
+	EndOfData []EndedSubtask
+	// JobName is for display.
+	JobName string
+	// Savepoints are the completed savepoints of the job that exist beside
+	// this checkpoint: what they need must not be removed from sinks.
+	Savepoints []ids.CheckpointID
+}
+
+// EndedSubtask names a subtask by the UID of its chain's head.
+type EndedSubtask struct {
+	UID   ids.OperatorUID
+	Index int32
+}
+
+// Size is the number of stored bytes of all handles.
+func (c *CompletedCheckpoint) Size() int64 {
+	var n int64
+	c.EachHandle(func(h StateHandle) { n += h.Size })
+	return n
+}
+
+// EachHandle calls f for every state handle in a fixed order.
+func (c *CompletedCheckpoint) EachHandle(f func(StateHandle)) {
+	for _, op := range c.Operators {
+		for _, st := range op.Subtasks {
+			st.EachHandle(f)
+		}
+	}
+}
+
+// EachHandle calls f for every state handle of the operator snapshot.
+func (s OperatorSubtaskState) EachHandle(f func(StateHandle)) {
+	for _, k := range s.Keyed {
+		f(k.Handle)
+	}
+	for _, l := range s.Lists {
+		f(l.Handle)
+	}
+}
+
+// EachHandle calls f for every state handle of the subtask.
+func (s SubtaskState) EachHandle(f func(StateHandle)) {
+	for _, op := range s.Operators {
+		op.EachHandle(f)
+	}
+}
