@@ -58,6 +58,8 @@ type Barrier struct {
 	Savepoint bool
 	// Stop is set for stop-with-savepoint: a source emits nothing after it.
 	Stop bool
+	// SavepointDir is where a savepoint's files go (URI), empty for a checkpoint.
+	SavepointDir string
 }
 
 // Frame is one unit of transfer on a channel. It is passed by value; Data is
