@@ -1,0 +1,171 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// Effect is something that must now be done. Effects are values with a String
+// method, so that a script prints them and the simulator hashes them.
+type Effect interface {
+	isEffect()
+	String() string
+}
+
+// Effects. Each names the attempt or token it belongs to; whoever carries it
+// out on the other side refuses it when it knows a newer one.
+type (
+	// ClaimJob swaps our fencing token into the job's record, before a restore
+	// point is chosen. → JobClaimed, JobClaimFailed
+	ClaimJob struct{}
+	// LoadCheckpoint reads metadata. → CheckpointLoaded, CheckpointLoadFailed
+	LoadCheckpoint struct {
+		Token ids.FencingToken
+		Ref   CheckpointRef
+	}
+	// UpdateRecord swaps the record to the given content. The driver repeats
+	// until the outcome is known; later records replace earlier waiting ones.
+	// → RecordUpdated, Fenced
+	UpdateRecord struct {
+		Token    ids.FencingToken
+		Revision uint64
+		Record   Record
+	}
+	// RequestSlots asks the slot table. → SlotsGranted, SlotsShort
+	RequestSlots struct {
+		Attempt ids.AttemptID
+		Count   int
+	}
+	// ReleaseSlots gives back every slot of the attempt, or withdraws the request.
+	ReleaseSlots struct{ Attempt ids.AttemptID }
+	// LaunchExecutor starts the attempt's executor on a TaskManager. → ExecutorReady, ExecutorLost
+	LaunchExecutor struct {
+		Executor ids.ExecutorID
+		Slots    int
+	}
+	// StopExecutor ends it: killed at once, or after the grace when it ends by itself.
+	StopExecutor struct {
+		Executor ids.ExecutorID
+		Kill     bool
+		Grace    time.Duration
+	}
+	// DeployTasks starts the subtasks of one executor. One effect for each executor.
+	DeployTasks struct {
+		Executor ids.ExecutorID
+		Plan     *Deployment // shared by all executors of the attempt
+		Tasks    []TaskDeployment
+	}
+	// AssignSplits gives splits to a source subtask, or tells it to list them.
+	AssignSplits struct {
+		Executor   ids.ExecutorID
+		Assignment SplitAssignment
+	}
+	// TriggerCheckpoint tells the source subtasks of an executor to emit the barrier.
+	TriggerCheckpoint struct {
+		Executor ids.ExecutorID
+		Barrier  element.Barrier
+		Subtasks []ids.SubtaskID
+	}
+	// PersistMetadata writes the _metadata of a checkpoint. → MetadataPersisted, MetadataPersistFailed
+	PersistMetadata struct {
+		Token      ids.FencingToken
+		Checkpoint *snapshot.CompletedCheckpoint
+		Dir        string // savepoints: the savepoint's own directory; else empty
+	}
+	// PublishCheckpoint swaps the record to the content in which the checkpoint
+	// is the latest. → CheckpointPublished, PublishFailed, Fenced
+	PublishCheckpoint struct {
+		Token      ids.FencingToken
+		Checkpoint ids.CheckpointID
+		Record     Record
+	}
+	// NotifyComplete tells all subtasks of an executor that the checkpoint is published.
+	NotifyComplete struct {
+		Executor   ids.ExecutorID
+		Checkpoint ids.CheckpointID
+	}
+	// NotifyAborted tells them that it is given up.
+	NotifyAborted struct {
+		Executor   ids.ExecutorID
+		Checkpoint ids.CheckpointID
+		Reason     AbortReason
+	}
+	// DiscardHandles deletes files of a checkpoint that will never be published.
+	DiscardHandles struct {
+		Checkpoint ids.CheckpointID
+		Dir        string // savepoints: their directory
+		Handles    []snapshot.StateHandle
+	}
+	// DiscardCheckpoint deletes a subsumed checkpoint with its metadata.
+	DiscardCheckpoint struct{ Ref CheckpointRef }
+	// SweepAttempts deletes the files of fenced attempts and of checkpoints that are not in Keep.
+	SweepAttempts struct {
+		Token ids.FencingToken
+		Below ids.AttemptID // attempts older than this one are fenced
+		Keep  []CheckpointRef
+	}
+	// FinishTasks ends the tasks of an executor, all work being committed. → TaskStatusChanged Finished
+	FinishTasks struct{ Executor ids.ExecutorID }
+	// CancelTasks ends them without. → TaskStatusChanged Canceled
+	CancelTasks struct{ Executor ids.ExecutorID }
+	// Answer ends a user's request.
+	Answer struct {
+		Request RequestID
+		Path    string // of the savepoint
+		Status  JobStatus
+		Error   string // empty on success
+	}
+	// JobEnded: the terminal status is recorded; the driver may stop.
+	JobEnded struct{ Status JobStatus }
+	// StepDown: another leader owns the job; the driver stops without touching anything.
+	StepDown struct{ Token ids.FencingToken }
+)
+
+// Deployment is what all executors of an attempt are told alike.
+type Deployment struct {
+	Attempt    ids.AttemptID
+	Peers      []Peer
+	Placements []Placement
+	// RestoredCheckpoint is 0 when the job starts empty.
+	RestoredCheckpoint ids.CheckpointID
+	RestoreBase        string
+	Savepoints         []ids.CheckpointID
+	// Suspended: a published stop-with-savepoint is being finished; commit, read nothing.
+	Suspended bool
+}
+
+// Peer is an executor as others reach it.
+type Peer struct {
+	TaskManager ids.TaskManagerID
+	DataAddress string
+}
+
+// Placement says on which peer a subtask runs.
+type Placement struct {
+	Subtask ids.SubtaskID
+	Peer    int
+}
+
+// TaskDeployment is what one subtask starts from.
+type TaskDeployment struct {
+	Subtask   ids.SubtaskID
+	Restore   []snapshot.OperatorSubtaskState
+	Splits    []SplitAssignment
+	EndOfData bool
+}
+
+// SplitAssignment gives one source subtask its part of the split list.
+type SplitAssignment struct {
+	Subtask  ids.SubtaskID
+	Operator ids.OperatorUID
+	// Indexes are places in the source's split list, Splits their content.
+	Indexes []int64
+	Splits  []snapshot.Split
+	// Complete: no further split will come.
+	Complete bool
+	// List: this subtask is to list the splits, none being known yet.
+	List bool
+}

@@ -1,0 +1,245 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// Event is something that has happened. All events are values; none is
+// answered directly.
+type Event interface{ isEvent() }
+
+// RequestID names a user's request (savepoint, stop, cancel) so that the
+// answer finds it. Made by the shell, unique within the driver's life.
+type RequestID uint64
+
+// FailureKind decides what the restart rules do with a failure.
+type FailureKind uint8
+
+// The kinds of failure.
+const (
+	// LostProcess: an executor, TaskManager or connection was lost. The first
+	// restart is immediate, later ones back off; never given up.
+	LostProcess FailureKind = iota + 1
+	// UserFailure: an error or panic of user code. Follows the restart strategy.
+	UserFailure
+	// PermanentFailure: a restart cannot cure it. The job fails at once.
+	PermanentFailure
+)
+
+// Failure is the cause of a failure as users see it.
+type Failure struct {
+	Kind     FailureKind
+	Message  string
+	Stack    string
+	Operator ids.OperatorUID
+}
+
+// TaskStatus is the lifecycle of a task.
+type TaskStatus uint8
+
+// The statuses of a task.
+const (
+	// Deploying: sent to its executor, not yet heard of.
+	Deploying TaskStatus = iota + 1
+	// Initializing: restoring state.
+	Initializing
+	// Running: restored, committables of the restored checkpoint committed, processing.
+	Running
+	// RunningEndOfData: running, and all its inputs have ended.
+	RunningEndOfData
+	Finished
+	Canceled
+	Failed
+)
+
+// Slot is one leased slot, on a TaskManager.
+type Slot struct {
+	TaskManager ids.TaskManagerID
+	Index       int32
+}
+
+// Record is the part of the job's record that the coordinator decides: the
+// only truth about what the job restores from. See checkpointstore.JobRecord.
+type Record struct {
+	Status JobStatus
+	// Latest is what a failure restores from; zero ID for none.
+	Latest CheckpointRef
+	// Retained are the published checkpoints that still exist, oldest first, Latest included unless it is a savepoint.
+	Retained []CheckpointRef
+	// NextCheckpointBlock: all checkpoint IDs below it may have been used (I6).
+	NextCheckpointBlock ids.CheckpointID
+	// Savepoints completed by this job.
+	Savepoints []ids.CheckpointID
+	// StopSavepoint is set once stop-with-savepoint has published: the job only has to commit and end.
+	StopSavepoint bool
+	Restarts      int
+	Cause         *Failure
+	// StartedAt and EndedAt are for display.
+	StartedAt, EndedAt time.Time
+}
+
+// CheckpointRef names a stored checkpoint.
+type CheckpointRef struct {
+	ID  ids.CheckpointID
+	URI string
+}
+
+// Events. Those that come from an attempt carry it; those that answer a
+// CAS carry the fencing token.
+type (
+	// JobClaimed: the record was swapped to our token; its content is what was
+	// there before (a new job: the zero Record with status Created).
+	JobClaimed struct {
+		Token  ids.FencingToken
+		Record Record
+	}
+	// JobClaimFailed: the store could not be read or written. Tried again with backoff.
+	JobClaimFailed struct{ Reason string }
+	// Fenced: a swap found a larger token or foreign content. This leader is over.
+	Fenced struct{ Token ids.FencingToken }
+
+	// CheckpointLoaded: the metadata to restore from was read.
+	CheckpointLoaded struct {
+		Token      ids.FencingToken
+		Ref        CheckpointRef
+		Base       string // handle names are relative to it
+		Checkpoint *snapshot.CompletedCheckpoint
+	}
+	// CheckpointLoadFailed: Permanent when it is corrupt or does not fit the
+	// graph; otherwise the read failed and is tried again (I9).
+	CheckpointLoadFailed struct {
+		Token     ids.FencingToken
+		Ref       CheckpointRef
+		Reason    string
+		Permanent bool
+	}
+
+	// SlotsGranted answers RequestSlots.
+	SlotsGranted struct {
+		Attempt ids.AttemptID
+		Slots   []Slot
+	}
+	// SlotsShort: not enough slots now; the request stays queued.
+	SlotsShort struct {
+		Attempt    ids.AttemptID
+		Want, Free int
+	}
+	// ExecutorReady: the executor process registered.
+	ExecutorReady struct {
+		Executor    ids.ExecutorID
+		DataAddress string
+	}
+	// ExecutorLost: its stream broke, it exited, could not be started, or its TaskManager was lost.
+	ExecutorLost struct {
+		Executor ids.ExecutorID
+		Failure  Failure
+	}
+	// TaskManagerLost: its stream broke or its heartbeats ended.
+	TaskManagerLost struct {
+		TaskManager ids.TaskManagerID
+		Reason      string
+	}
+	// TaskStatusChanged comes from a task.
+	TaskStatusChanged struct {
+		Attempt ids.AttemptID
+		Subtask ids.SubtaskID
+		Status  TaskStatus
+		Failure Failure // with Failed
+	}
+
+	// SplitsDiscovered: subtask 0 of a source listed splits that are new.
+	SplitsDiscovered struct {
+		Attempt  ids.AttemptID
+		Operator ids.OperatorUID
+		Splits   []snapshot.Split
+		Complete bool
+	}
+
+	// CheckpointAcked: a subtask's snapshot is durable.
+	CheckpointAcked struct {
+		Attempt    ids.AttemptID
+		Checkpoint ids.CheckpointID
+		State      snapshot.SubtaskState
+	}
+	// CheckpointDeclined: a subtask cannot take its snapshot.
+	CheckpointDeclined struct {
+		Attempt    ids.AttemptID
+		Checkpoint ids.CheckpointID
+		Subtask    ids.SubtaskID
+		Reason     string
+	}
+	// MetadataPersisted: _metadata is durable.
+	MetadataPersisted struct {
+		Token      ids.FencingToken
+		Checkpoint ids.CheckpointID
+		URI        string
+	}
+	// MetadataPersistFailed: it is not, or it is unknown whether it is.
+	MetadataPersistFailed struct {
+		Token      ids.FencingToken
+		Checkpoint ids.CheckpointID
+		Reason     string
+	}
+	// CheckpointPublished: the swap of the record to this checkpoint succeeded.
+	CheckpointPublished struct {
+		Token      ids.FencingToken
+		Checkpoint ids.CheckpointID
+	}
+	// PublishFailed: the swap surely did not happen. (An unknown outcome is
+	// re-read by the driver until it is known.)
+	PublishFailed struct {
+		Token      ids.FencingToken
+		Checkpoint ids.CheckpointID
+		Reason     string
+	}
+	// RecordUpdated answers UpdateRecord.
+	RecordUpdated struct {
+		Token    ids.FencingToken
+		Revision uint64
+	}
+	// CommitAcked: a subtask has committed everything prepared up to the checkpoint.
+	CommitAcked struct {
+		Attempt    ids.AttemptID
+		Checkpoint ids.CheckpointID
+		Subtask    ids.SubtaskID
+	}
+
+	// SavepointRequested by a user; Stop for stop-with-savepoint.
+	SavepointRequested struct {
+		Request RequestID
+		Dir     string // URI of the directory that gets the savepoint's directory
+		Stop    bool
+	}
+	// CancelRequested by a user.
+	CancelRequested struct{ Request RequestID }
+
+	// DeadlinePassed: the time NextDeadline gave has come.
+	DeadlinePassed struct{}
+)
+
+func (JobClaimed) isEvent()            {}
+func (JobClaimFailed) isEvent()        {}
+func (Fenced) isEvent()                {}
+func (CheckpointLoaded) isEvent()      {}
+func (CheckpointLoadFailed) isEvent()  {}
+func (SlotsGranted) isEvent()          {}
+func (SlotsShort) isEvent()            {}
+func (ExecutorReady) isEvent()         {}
+func (ExecutorLost) isEvent()          {}
+func (TaskManagerLost) isEvent()       {}
+func (TaskStatusChanged) isEvent()     {}
+func (SplitsDiscovered) isEvent()      {}
+func (CheckpointAcked) isEvent()       {}
+func (CheckpointDeclined) isEvent()    {}
+func (MetadataPersisted) isEvent()     {}
+func (MetadataPersistFailed) isEvent() {}
+func (CheckpointPublished) isEvent()   {}
+func (PublishFailed) isEvent()         {}
+func (RecordUpdated) isEvent()         {}
+func (CommitAcked) isEvent()           {}
+func (SavepointRequested) isEvent()    {}
+func (CancelRequested) isEvent()       {}
+func (DeadlinePassed) isEvent()        {}

@@ -1,0 +1,88 @@
+package coordinator
+
+import "fmt"
+
+// JobStatus is the lifecycle of a job, in Flink's words.
+type JobStatus uint8
+
+// The statuses of a job. Finished, Canceled and FailedStatus are terminal.
+const (
+	Created JobStatus = iota + 1
+	RunningStatus
+	Restarting
+	Cancelling
+	Failing
+	FinishedStatus
+	CanceledStatus
+	FailedStatus
+)
+
+// String is the word that flinkctl shows.
+func (s JobStatus) String() string {
+	switch s {
+	case Created:
+		return "CREATED"
+	case RunningStatus:
+		return "RUNNING"
+	case Restarting:
+		return "RESTARTING"
+	case Cancelling:
+		return "CANCELLING"
+	case Failing:
+		return "FAILING"
+	case FinishedStatus:
+		return "FINISHED"
+	case CanceledStatus:
+		return "CANCELED"
+	case FailedStatus:
+		return "FAILED"
+	}
+	return fmt.Sprintf("JobStatus(%d)", uint8(s))
+}
+
+// IsTerminal reports whether the job has ended.
+func (s JobStatus) IsTerminal() bool {
+	return s == FinishedStatus || s == CanceledStatus || s == FailedStatus
+}
+
+// AbortReason says why a checkpoint was given up: a closed list.
+type AbortReason uint8
+
+// The reasons.
+const (
+	// Declined: a subtask could not take its snapshot.
+	Declined AbortReason = iota + 1
+	// Expired: not complete at execution.checkpointing.timeout.
+	Expired
+	// Subsumed: a newer checkpoint completed first.
+	Subsumed
+	// JobFailing: the job is failing over.
+	JobFailing
+	// JobCancelling: a user cancelled the job.
+	JobCancelling
+	// MetadataNotPersisted: _metadata could not be written.
+	MetadataNotPersisted
+	// NotPublished: the record could not be swapped.
+	NotPublished
+)
+
+// String names the reason in words for users.
+func (r AbortReason) String() string {
+	switch r {
+	case Declined:
+		return "declined"
+	case Expired:
+		return "expired"
+	case Subsumed:
+		return "subsumed"
+	case JobFailing:
+		return "job-failing"
+	case JobCancelling:
+		return "job-cancelling"
+	case MetadataNotPersisted:
+		return "metadata-not-persisted"
+	case NotPublished:
+		return "not-published"
+	}
+	return fmt.Sprintf("AbortReason(%d)", uint8(r))
+}
