@@ -1,0 +1,39 @@
+package checkpointstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weirstream/weir/pkg/objectstore"
+)
+
+// Errors that callers branch on. Both are permanent: reading again gives the
+// same. A file that is missing is objectstore.ErrNotExist, and any other
+// failure to read means that nothing is known (I9).
+var (
+	// ErrCorrupt says that stored bytes are not what was written.
+	ErrCorrupt = errors.New("corrupt")
+	// ErrUnsupported says that stored bytes are of a version, or need a
+	// feature, that this program does not know.
+	ErrUnsupported = errors.New("not supported by this version of weir")
+)
+
+// Opener gives the object store whose root is a path or URI. It does no I/O
+// and is called for every operation, so it shares what is expensive.
+type Opener func(uri string) (objectstore.Store, error)
+
+// Store writes, reads and deletes checkpoints and savepoints.
+type Store struct {
+	opener Opener
+}
+
+// New returns a Store whose objects are reached through opener.
+func New(opener Opener) *Store { return &Store{opener: opener} }
+
+func (s *Store) open(uri string) (objectstore.Store, error) {
+	store, err := s.opener(uri)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", uri, err)
+	}
+	return store, nil
+}
