@@ -1,0 +1,96 @@
+package graph
+
+import "github.com/weirstream/weir/pkg/ids"
+
+// InputChannel is one channel into a subtask. Its number is its place in
+// InputChannels; credits, frames and alignment speak of it by that number.
+type InputChannel struct {
+	// Edge is the index into ExecutionGraph.Edges.
+	Edge int
+	// Gate is the input of the head operator that the channel belongs to.
+	Gate int
+	From ids.SubtaskID
+	// FromOutput is the channel's place among the producing subtask's
+	// channels of that edge.
+	FromOutput int
+}
+
+// OutputChannel is one channel out of a subtask.
+type OutputChannel struct {
+	To ids.SubtaskID
+	// ToChannel is the channel's number at the consumer.
+	ToChannel int
+}
+
+// InputChannels lists the channels into subtask index of a vertex: edge by
+// edge in the order of Vertex.Inputs, within an edge by producing subtask.
+func (g *ExecutionGraph) InputChannels(vertex ids.VertexID, index int32) []InputChannel {
+	var channels []InputChannel
+	for _, i := range g.Vertices[vertex].Inputs {
+		e := &g.Edges[i]
+		if e.isOneToOne() {
+			channels = append(channels, InputChannel{
+				Edge: i, Gate: e.Edge.Input, From: ids.SubtaskID{Vertex: e.From, Index: index},
+			})
+			continue
+		}
+		for p := range g.Vertices[e.From].Parallelism {
+			channels = append(channels, InputChannel{
+				Edge: i, Gate: e.Edge.Input,
+				From:       ids.SubtaskID{Vertex: e.From, Index: int32(p)},
+				FromOutput: int(index),
+			})
+		}
+	}
+	return channels
+}
+
+// OutputChannels lists, for each edge in Vertex.Outputs, the channels out of
+// subtask index of a vertex by consuming subtask.
+func (g *ExecutionGraph) OutputChannels(vertex ids.VertexID, index int32) [][]OutputChannel {
+	outputs := g.Vertices[vertex].Outputs
+	byEdge := make([][]OutputChannel, len(outputs))
+	for n, i := range outputs {
+		e := &g.Edges[i]
+		base := g.firstInputChannel(e)
+		if e.isOneToOne() {
+			byEdge[n] = []OutputChannel{{To: ids.SubtaskID{Vertex: e.To, Index: index}, ToChannel: base}}
+			continue
+		}
+		channels := make([]OutputChannel, g.Vertices[e.To].Parallelism)
+		for c := range channels {
+			channels[c] = OutputChannel{To: ids.SubtaskID{Vertex: e.To, Index: int32(c)}, ToChannel: base + int(index)}
+		}
+		byEdge[n] = channels
+	}
+	return byEdge
+}
+
+// ChannelCount is the number of channels of an edge over all subtasks.
+func (g *ExecutionGraph) ChannelCount(edge int) int {
+	e := &g.Edges[edge]
+	if e.isOneToOne() {
+		return g.Vertices[e.To].Parallelism
+	}
+	return g.Vertices[e.From].Parallelism * g.Vertices[e.To].Parallelism
+}
+
+// isOneToOne reports whether subtask i of the producer feeds subtask i of the
+// consumer only.
+func (e *PhysicalEdge) isOneToOne() bool { return e.Edge.Partitioner == Forward }
+
+// firstInputChannel is the number, at every consuming subtask, of the edge's first channel.
+func (g *ExecutionGraph) firstInputChannel(e *PhysicalEdge) int {
+	n := 0
+	for _, i := range g.Vertices[e.To].Inputs {
+		if i == e.Index {
+			break
+		}
+		if g.Edges[i].isOneToOne() {
+			n++
+		} else {
+			n += g.Vertices[g.Edges[i].From].Parallelism
+		}
+	}
+	return n
+}
