@@ -1,0 +1,128 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/statebackend"
+)
+
+// Options say whose keyed state a Keyed is.
+type Options struct {
+	Operator ids.OperatorUID
+	// Range is the key groups that the subtask owns of MaxParallelism.
+	Range          keygroup.Range
+	MaxParallelism int
+	Backend        statebackend.Backend
+}
+
+// Keyed is the keyed state of one operator in one subtask: the current key
+// and the states registered under it. Only the subtask's goroutine uses it.
+type Keyed[K comparable] struct {
+	current  statebackend.Current[K]
+	encoding *keygroup.Encoding[K]
+	groups   groupCheck
+	options  Options
+	backend  statebackend.KeyedState
+	names    map[string]bool // bounded by the states that the program registers
+}
+
+// Context is what NewValue and its siblings take: a Keyed, or whatever embeds one.
+type Context[K comparable] interface {
+	// KeyedState returns the keyed state of the operator.
+	KeyedState() *Keyed[K]
+}
+
+// NewKeyed opens the empty keyed state of an operator. The runtime calls it
+// before the operator's Open, and Backend().Restore after it.
+func NewKeyed[K comparable](o Options) (*Keyed[K], error) {
+	encoding, err := keygroup.NewEncoding[K]()
+	if err != nil {
+		return nil, fmt.Errorf("keyed state of operator %q: %w", o.Operator, err)
+	}
+	if o.Backend == nil {
+		return nil, fmt.Errorf("keyed state of operator %q: no state backend", o.Operator)
+	}
+	if o.MaxParallelism < 1 || o.MaxParallelism > keygroup.MaxParallelismLimit {
+		return nil, fmt.Errorf("keyed state of operator %q: max parallelism %d is not in 1 to %d", o.Operator, o.MaxParallelism, keygroup.MaxParallelismLimit)
+	}
+	if o.Range.First > o.Range.Last || int(o.Range.Last) >= o.MaxParallelism {
+		return nil, fmt.Errorf("keyed state of operator %q: key-group range %s is not within max parallelism %d", o.Operator, o.Range, o.MaxParallelism)
+	}
+	backend, err := o.Backend.Open(statebackend.Options{
+		Operator: o.Operator, Range: o.Range, MaxParallelism: o.MaxParallelism, KeySchema: encoding.Schema(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("keyed state of operator %q: %w", o.Operator, err)
+	}
+	return &Keyed[K]{
+		encoding: encoding, groups: newGroupCheck(o.Range, o.MaxParallelism), options: o, backend: backend, names: map[string]bool{},
+	}, nil
+}
+
+// KeyedState returns k: a Keyed is its own Context.
+func (k *Keyed[K]) KeyedState() *Keyed[K] { return k }
+
+// Backend is the same state as the runtime sees it: to restore, freeze, count and close.
+func (k *Keyed[K]) Backend() statebackend.KeyedState { return k.backend }
+
+// SetCurrentKey makes key the one that all states of the operator refer to.
+// A key of a group that the subtask does not own is an error: its record came
+// to the wrong subtask, or the key was changed after it was routed.
+func (k *Keyed[K]) SetCurrentKey(key K) error {
+	k.current.Key = key
+	k.current.Seq++
+	h := k.encoding.Hash(&k.current.Key)
+	k.current.Hash = h
+	if !k.groups.owns(h) {
+		return k.foreignKey(key, h)
+	}
+	return nil
+}
+
+// foreignKey is apart from SetCurrentKey so that formatting the key does not
+// make it escape on the way without error.
+func (k *Keyed[K]) foreignKey(key K, hash uint32) error {
+	k.current.Seq = 0
+	return fmt.Errorf("operator %q: key %v is in key group %d, which is not in the subtask's range %s: the record was routed by another key, or its key was changed afterwards",
+		k.options.Operator, key, keygroup.OfHash(hash, k.options.MaxParallelism), k.options.Range)
+}
+
+// CurrentKey is the key last set.
+func (k *Keyed[K]) CurrentKey() K { return k.current.Key }
+
+// ErrNoKey is returned when a state is used while no key is current.
+var ErrNoKey = errors.New("no current key: keyed state can be used only while a record or timer of a keyed operator is processed")
+
+// groupCheck tells whether a hash is in a key-group range, at little cost.
+type groupCheck struct {
+	all     bool   // the range is everything: nothing to check
+	mask    uint32 // max parallelism-1 if that is a power of two, else 0
+	divisor uint32
+	first   uint32
+	span    uint32 // last-first
+}
+
+func newGroupCheck(r keygroup.Range, maxParallelism int) groupCheck {
+	c := groupCheck{
+		all: r.Len() == maxParallelism, divisor: uint32(maxParallelism), first: uint32(r.First), span: uint32(r.Last - r.First),
+	}
+	if maxParallelism&(maxParallelism-1) == 0 {
+		c.mask = uint32(maxParallelism - 1)
+	}
+	return c
+}
+
+// owns agrees with keygroup.OfHash; the test compares them.
+func (c *groupCheck) owns(hash uint32) bool {
+	if c.all {
+		return true
+	}
+	g := hash & c.mask
+	if c.mask == 0 {
+		g = hash % c.divisor
+	}
+	return g-c.first <= c.span
+}
