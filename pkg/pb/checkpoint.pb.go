@@ -464,6 +464,7 @@ type OperatorStateHandle struct {
 	Handle         *StateHandle           `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
 	Elements       []int64                `protobuf:"varint,4,rep,packed,name=elements,proto3" json:"elements,omitempty"` // lengths in bytes
 	Indexes        []int64                `protobuf:"varint,5,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`   // REDISTRIBUTION_BY_INDEX only
+	Selected       []int32                `protobuf:"varint,6,rep,packed,name=selected,proto3" json:"selected,omitempty"` // on restore: the elements meant, ascending; none: all of them
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -529,6 +530,13 @@ func (x *OperatorStateHandle) GetElements() []int64 {
 func (x *OperatorStateHandle) GetIndexes() []int64 {
 	if x != nil {
 		return x.Indexes
+	}
+	return nil
+}
+
+func (x *OperatorStateHandle) GetSelected() []int32 {
+	if x != nil {
+		return x.Selected
 	}
 	return nil
 }
@@ -1294,13 +1302,14 @@ const file_weir_v1_checkpoint_proto_rawDesc = "" +
 	"\n" +
 	"last_group\x18\x03 \x01(\rR\tlastGroup\x12\x18\n" +
 	"\aoffsets\x18\x04 \x03(\x03R\aoffsets\x12*\n" +
-	"\x06states\x18\x05 \x03(\v2\x12.weir.v1.StateMetaR\x06states\"\xce\x01\n" +
+	"\x06states\x18\x05 \x03(\v2\x12.weir.v1.StateMetaR\x06states\"\xea\x01\n" +
 	"\x13OperatorStateHandle\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
 	"\x0eredistribution\x18\x02 \x01(\x0e2\x17.weir.v1.RedistributionR\x0eredistribution\x12,\n" +
 	"\x06handle\x18\x03 \x01(\v2\x14.weir.v1.StateHandleR\x06handle\x12\x1a\n" +
 	"\belements\x18\x04 \x03(\x03R\belements\x12\x18\n" +
-	"\aindexes\x18\x05 \x03(\x03R\aindexes\"\x8d\x01\n" +
+	"\aindexes\x18\x05 \x03(\x03R\aindexes\x12\x1a\n" +
+	"\bselected\x18\x06 \x03(\x05R\bselected\"\x8d\x01\n" +
 	"\x14OperatorSubtaskState\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12/\n" +
 	"\x05keyed\x18\x02 \x03(\v2\x19.weir.v1.KeyedStateHandleR\x05keyed\x122\n" +

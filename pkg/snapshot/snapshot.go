@@ -66,6 +66,9 @@ type OperatorStateHandle struct {
 	Elements []int64
 	// Indexes, for ByIndex only, are the index of each element.
 	Indexes []int64
+	// Selected restricts a restored handle to these elements (positions in
+	// Elements, ascending); nil means all. Stored checkpoints have none.
+	Selected []int32
 }
 
 // OperatorSubtaskState is the snapshot of one operator in one subtask. The

@@ -168,6 +168,7 @@ func (l OperatorStateHandle) ToProto() *pb.OperatorStateHandle {
 		Handle:         l.Handle.ToProto(),
 		Elements:       l.Elements,
 		Indexes:        l.Indexes,
+		Selected:       l.Selected,
 	}
 }
 
@@ -207,9 +208,16 @@ func OperatorStateHandleFromProto(p *pb.OperatorStateHandle) (OperatorStateHandl
 			return fail(fmt.Errorf("index %d is %d", i, index))
 		}
 	}
+	after := int32(-1)
+	for _, e := range p.GetSelected() {
+		if e <= after || int(e) >= len(p.GetElements()) {
+			return fail(fmt.Errorf("selects element %d after %d of %d", e, after, len(p.GetElements())))
+		}
+		after = e
+	}
 	return OperatorStateHandle{
 		Name: p.GetName(), Redistribution: redistribution, Handle: handle,
-		Elements: p.GetElements(), Indexes: p.GetIndexes(),
+		Elements: p.GetElements(), Indexes: p.GetIndexes(), Selected: p.GetSelected(),
 	}, nil
 }
 
