@@ -146,57 +146,57 @@ func boolOption(s settings, defaultText string) Option[bool] {
 	})
 }
 
-func intOption(s settings, defaultText string, min, max int) Option[int] {
-	allowed := fmt.Sprintf("%d to %d", min, max)
+func intOption(s settings, defaultText string, least, most int) Option[int] {
+	allowed := fmt.Sprintf("%d to %d", least, most)
 	return register(s, "int", defaultText, allowed, func(text string) (int, error) {
 		value, err := parseInt(text)
 		if err != nil {
 			return 0, err
 		}
-		if value < int64(min) || value > int64(max) {
+		if value < int64(least) || value > int64(most) {
 			return 0, outOfRange(allowed)
 		}
 		return int(value), nil
 	})
 }
 
-func floatOption(s settings, defaultText string, min, max float64) Option[float64] {
-	allowed := fmt.Sprintf("%g to %g", min, max)
+func floatOption(s settings, defaultText string, least, most float64) Option[float64] {
+	allowed := fmt.Sprintf("%g to %g", least, most)
 	return register(s, "float", defaultText, allowed, func(text string) (float64, error) {
 		value, err := parseFloat(text)
 		if err != nil {
 			return 0, err
 		}
 		// Written so that NaN fails too.
-		if !(value >= min && value <= max) {
+		if !(value >= least && value <= most) {
 			return 0, outOfRange(allowed)
 		}
 		return value, nil
 	})
 }
 
-func durationOption(s settings, defaultText string, min, max time.Duration) Option[time.Duration] {
-	allowed := FormatDuration(min) + " to " + FormatDuration(max)
+func durationOption(s settings, defaultText string, least, most time.Duration) Option[time.Duration] {
+	allowed := FormatDuration(least) + " to " + FormatDuration(most)
 	return register(s, "duration", defaultText, allowed, func(text string) (time.Duration, error) {
 		value, err := ParseDuration(text)
 		if err != nil {
 			return 0, err
 		}
-		if value < min || value > max {
+		if value < least || value > most {
 			return 0, outOfRange(allowed)
 		}
 		return value, nil
 	})
 }
 
-func memoryOption(s settings, defaultText string, min, max MemorySize) Option[MemorySize] {
-	allowed := min.String() + " to " + max.String()
+func memoryOption(s settings, defaultText string, least, most MemorySize) Option[MemorySize] {
+	allowed := least.String() + " to " + most.String()
 	return register(s, "memory size", defaultText, allowed, func(text string) (MemorySize, error) {
 		value, err := ParseMemorySize(text)
 		if err != nil {
 			return 0, err
 		}
-		if value < min || value > max {
+		if value < least || value > most {
 			return 0, outOfRange(allowed)
 		}
 		return value, nil
