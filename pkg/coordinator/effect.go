@@ -73,7 +73,7 @@ type (
 	PersistMetadata struct {
 		Token      ids.FencingToken
 		Checkpoint *snapshot.CompletedCheckpoint
-		Dir        string // savepoints: the savepoint's own directory; else empty
+		Dir        string // savepoints: the directory below which it gets its own; else empty
 	}
 	// PublishCheckpoint swaps the record to the content in which the checkpoint
 	// is the latest. → CheckpointPublished, PublishFailed, Fenced
@@ -96,7 +96,7 @@ type (
 	// DiscardHandles deletes files of a checkpoint that will never be published.
 	DiscardHandles struct {
 		Checkpoint ids.CheckpointID
-		Dir        string // savepoints: their directory
+		Dir        string // savepoints: as in PersistMetadata
 		Handles    []snapshot.StateHandle
 	}
 	// DiscardCheckpoint deletes a subsumed checkpoint with its metadata.

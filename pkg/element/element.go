@@ -58,7 +58,8 @@ type Barrier struct {
 	Savepoint bool
 	// Stop is set for stop-with-savepoint: a source emits nothing after it.
 	Stop bool
-	// SavepointDir is where a savepoint's files go (URI), empty for a checkpoint.
+	// SavepointDir is the directory (path or URI) below which a savepoint gets
+	// its own directory, see checkpointstore.SavepointLocation; empty for a checkpoint.
 	SavepointDir string
 }
 

@@ -1,0 +1,140 @@
+package operator
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/graph"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/statebackend"
+)
+
+// Chain is the running code of one vertex in one subtask.
+type Chain struct {
+	// Inputs are the decode loops, one for each incoming edge of the vertex in order.
+	Inputs []Input
+	// Source is set when the head is a source.
+	Source SourceRunner
+	// Operators in topological order, the head first.
+	Operators []ChainOperator
+	// Writers, one for each outgoing edge of the vertex in order.
+	Writers []*Writer
+}
+
+// ChainOperator is one operator of a chain.
+type ChainOperator struct {
+	Context  *Context
+	Instance Instance
+}
+
+// Place says which subtask a chain is assembled for.
+type Place struct {
+	Job                ids.JobID
+	Attempt            ids.AttemptID
+	Subtask            ids.SubtaskID
+	RestoredCheckpoint ids.CheckpointID
+	Savepoints         []ids.CheckpointID
+	Output             io.Writer
+	Backend            statebackend.Backend
+}
+
+// Assemble makes the code of one subtask from the program: from the tail of
+// the chain to its head, since each operator is given the collectors of its
+// outputs.
+func Assemble(p *Program, g *graph.ExecutionGraph, at Place, outbox Outbox) (*Chain, error) {
+	v := &g.Vertices[at.Subtask.Vertex]
+	a := &assembly{program: p, graph: g, vertex: v, instances: map[ids.OperatorUID]Instance{}, chain: &Chain{}}
+	for n, index := range v.Outputs {
+		e := &g.Edges[index]
+		channels := len(g.OutputChannels(v.ID, at.Subtask.Index)[n])
+		a.chain.Writers = append(a.chain.Writers, NewWriter(outbox, n, channels,
+			int(at.Subtask.Index), g.Vertices[e.To].Parallelism, g.MaxParallelism))
+	}
+	for _, uid := range slices.Backward(v.Chain) {
+		node := p.Nodes[uid]
+		if node == nil {
+			return nil, fmt.Errorf("operator %s is in the graph but the program has no code for it", uid)
+		}
+		inst, err := node.New(func(tag string) any { return a.output(node, tag) })
+		if err != nil {
+			return nil, fmt.Errorf("make operator %s: %w", uid, err)
+		}
+		a.instances[uid] = inst
+	}
+	for _, uid := range v.Chain {
+		a.chain.Operators = append(a.chain.Operators, ChainOperator{
+			Instance: a.instances[uid],
+			Context: &Context{
+				Job: at.Job, JobName: g.Name, Operator: uid, Attempt: at.Attempt,
+				Index: int(at.Subtask.Index), Parallelism: v.Parallelism, MaxParallelism: g.MaxParallelism,
+				KeyGroups:          keygroup.RangeOf(int(at.Subtask.Index), v.Parallelism, g.MaxParallelism),
+				RestoredCheckpoint: at.RestoredCheckpoint, Savepoints: at.Savepoints, Output: at.Output, Backend: at.Backend,
+			},
+		})
+	}
+	head := a.instances[v.Chain[0]]
+	a.chain.Source = head.Source
+	for _, index := range v.Inputs {
+		e := &g.Edges[index].Edge
+		code := a.edgeCode(e)
+		a.chain.Inputs = append(a.chain.Inputs, code.NewInput(head.Inputs[e.Input]))
+	}
+	return a.chain, nil
+}
+
+type assembly struct {
+	program   *Program
+	graph     *graph.ExecutionGraph
+	vertex    *graph.Vertex
+	instances map[ids.OperatorUID]Instance
+	chain     *Chain
+}
+
+// output makes the collector of one output of an operator: its chained
+// consumers and the writers of its edges that leave the vertex.
+func (a *assembly) output(node *Node, tag string) any {
+	var targets []any
+	for i := range a.program.Graph.Edges {
+		e := &a.program.Graph.Edges[i]
+		if e.From != node.UID || e.Output != tag {
+			continue
+		}
+		if n := a.writerOf(e); n >= 0 {
+			targets = append(targets, a.program.Edges[i].NewOutput(a.chain.Writers[n]))
+			continue
+		}
+		consumer, ok := a.instances[e.To]
+		invariant.Check(ok, "chain order", "%s -> %s neither leaves the vertex nor is chained", e.From, e.To)
+		targets = append(targets, consumer.Inputs[e.Input])
+	}
+	switch len(targets) {
+	case 0:
+		return node.Discard[tag]
+	case 1:
+		return targets[0]
+	}
+	return node.Tee[tag](targets)
+}
+
+// writerOf finds the writer of an edge, or -1 when the edge is chained.
+func (a *assembly) writerOf(e *graph.Edge) int {
+	for n, index := range a.vertex.Outputs {
+		if a.graph.Edges[index].Edge == *e {
+			return n
+		}
+	}
+	return -1
+}
+
+func (a *assembly) edgeCode(e *graph.Edge) *EdgeCode {
+	for i := range a.program.Graph.Edges {
+		if a.program.Graph.Edges[i] == *e {
+			return a.program.Edges[i]
+		}
+	}
+	invariant.Check(false, "graph", "edge %s -> %s is not in the program", e.From, e.To)
+	return nil
+}

@@ -1,0 +1,178 @@
+package operator
+
+import (
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/codec"
+	"github.com/weirstream/weir/pkg/keygroup"
+)
+
+// NewInput makes the decode loop in front of next.
+func NewInput[T any](c codec.Codec[T], next Collector[T]) Input {
+	return &input[T]{codec: c, next: next}
+}
+
+// input decodes each record into one reused variable, so that no record
+// escapes to the heap by itself.
+type input[T any] struct {
+	codec codec.Codec[T]
+	next  Collector[T]
+	v     T
+}
+
+// Process implements Input.
+func (in *input[T]) Process(data []byte, pace *Pace) (consumed, records int, err error) {
+	defer codec.Recover(&err)
+	for consumed < len(data) {
+		n, err := in.codec.Decode(data[consumed:], &in.v)
+		if err != nil {
+			return consumed, records, err
+		}
+		consumed += n
+		records++
+		if err := in.next.Collect(in.v); err != nil {
+			return consumed, records, err
+		}
+		if pace.ShouldYield() {
+			break
+		}
+	}
+	return consumed, records, nil
+}
+
+// NewForwardOutput sends every record to channel 0: the edge has one channel
+// for each producer.
+func NewForwardOutput[T any](c codec.Codec[T], w *Writer) Collector[T] {
+	return &forwardOutput[T]{codec: c, w: w}
+}
+
+type forwardOutput[T any] struct {
+	codec codec.Codec[T]
+	w     *Writer
+	v     T
+}
+
+// Collect implements Collector.
+func (o *forwardOutput[T]) Collect(v T) error {
+	o.v = v
+	b := &o.w.Channels[0]
+	b.Data = o.codec.Append(b.Data, &o.v)
+	b.Count++
+	if len(b.Data) >= CutBytes {
+		o.w.Cut(0)
+	}
+	return nil
+}
+
+// NewHashOutput sends a record to the subtask that owns its key's group.
+func NewHashOutput[T any, K comparable](c codec.Codec[T], key func(T) K, enc *keygroup.Encoding[K], w *Writer) Collector[T] {
+	o := &hashOutput[T, K]{codec: c, key: key, enc: enc, w: w, owner: make([]int32, w.MaxParallelism)}
+	for g := range o.owner {
+		o.owner[g] = int32(keygroup.OwnerOf(keygroup.Group(g), w.Parallelism, w.MaxParallelism))
+	}
+	return o
+}
+
+type hashOutput[T any, K comparable] struct {
+	codec codec.Codec[T]
+	key   func(T) K
+	enc   *keygroup.Encoding[K]
+	w     *Writer
+	owner []int32 // by key group
+	v     T
+	k     K
+}
+
+// Collect implements Collector.
+func (o *hashOutput[T, K]) Collect(v T) error {
+	o.v = v
+	o.k = o.key(v)
+	ch := int(o.owner[keygroup.OfHash(o.enc.Hash(&o.k), len(o.owner))])
+	b := &o.w.Channels[ch]
+	b.Data = o.codec.Append(b.Data, &o.v)
+	b.Count++
+	if len(b.Data) >= CutBytes {
+		o.w.Cut(ch)
+	}
+	return nil
+}
+
+// NewRebalanceOutput deals records out in turn. Subtasks start at different
+// channels, so that few records do not all go to the first consumer.
+func NewRebalanceOutput[T any](c codec.Codec[T], w *Writer) Collector[T] {
+	invariant.Check(len(w.Channels) > 0, "I7", "rebalance output without channels")
+	return &rebalanceOutput[T]{codec: c, w: w, next: w.Subtask % len(w.Channels)}
+}
+
+type rebalanceOutput[T any] struct {
+	codec codec.Codec[T]
+	w     *Writer
+	next  int
+	v     T
+}
+
+// Collect implements Collector.
+func (o *rebalanceOutput[T]) Collect(v T) error {
+	o.v = v
+	ch := o.next
+	if o.next++; o.next == len(o.w.Channels) {
+		o.next = 0
+	}
+	b := &o.w.Channels[ch]
+	b.Data = o.codec.Append(b.Data, &o.v)
+	b.Count++
+	if len(b.Data) >= CutBytes {
+		o.w.Cut(ch)
+	}
+	return nil
+}
+
+// NewBroadcastOutput sends every record to every subtask.
+func NewBroadcastOutput[T any](c codec.Codec[T], w *Writer) Collector[T] {
+	return &broadcastOutput[T]{codec: c, w: w}
+}
+
+type broadcastOutput[T any] struct {
+	codec codec.Codec[T]
+	w     *Writer
+	buf   []byte
+	v     T
+}
+
+// Collect implements Collector.
+func (o *broadcastOutput[T]) Collect(v T) error {
+	o.v = v
+	o.buf = o.codec.Append(o.buf[:0], &o.v)
+	for ch := range o.w.Channels {
+		b := &o.w.Channels[ch]
+		b.Data = append(b.Data, o.buf...)
+		b.Count++
+		if len(b.Data) >= CutBytes {
+			o.w.Cut(ch)
+		}
+	}
+	return nil
+}
+
+// Tee passes every record to several collectors in order. Records are passed
+// by value: collectors share what a record points to and must not change it.
+func Tee[T any](collectors []Collector[T]) Collector[T] { return tee[T](collectors) }
+
+type tee[T any] []Collector[T]
+
+// Collect implements Collector.
+func (t tee[T]) Collect(v T) error {
+	for _, c := range t {
+		if err := c.Collect(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Discard drops records: an output that nobody consumes.
+func Discard[T any]() Collector[T] { return discard[T]{} }
+
+type discard[T any] struct{}
+
+// Collect implements Collector.
+func (discard[T]) Collect(T) error { return nil }

@@ -1,0 +1,91 @@
+package operator
+
+import (
+	"context"
+
+	"github.com/weirstream/weir/pkg/ids"
+)
+
+// Sink takes the records of a stream out of the job, at least once: after a
+// failure, records since the restored checkpoint come again.
+type Sink[T any] interface {
+	// OpenWriter opens the writer of one subtask.
+	OpenWriter(ctx *Context) (SinkWriter[T], error)
+	// Describe gives the options for the graph's fingerprint.
+	Describe() Description
+}
+
+// SinkWriter writes the records of one subtask, on its goroutine.
+type SinkWriter[T any] interface {
+	Write(v T) error
+	// Flush makes everything written so far durable or visible; called before
+	// a snapshot and when the subtask has no input waiting.
+	Flush() error
+	Close() error
+}
+
+// TwoPhase is a sink whose output becomes visible exactly once, by two-phase
+// commit with the job's checkpoints: what was written before the barrier of
+// checkpoint n is prepared before the subtask acknowledges n, and committed
+// after n is published. (Source: Flink's TwoPhaseCommittingSink; Carbone et
+// al. 2017, State Management in Apache Flink, section 4.)
+type TwoPhase[T any] interface {
+	// OpenWriter opens the writer of one subtask.
+	OpenWriter(ctx *Context) (TwoPhaseWriter[T], error)
+	// OpenCommitter opens the committer of one subtask. It shares nothing
+	// mutable with the writer: they run on different goroutines.
+	OpenCommitter(ctx *Context) (Committer, error)
+	// Describe gives the options for the graph's fingerprint.
+	Describe() Description
+}
+
+// TwoPhaseWriter writes the records of one subtask, on its goroutine.
+type TwoPhaseWriter[T any] interface {
+	Write(v T) error
+	// Prepare ends the current transaction: what was written since the last
+	// Prepare belongs to checkpoint id. It is short. What takes long, such as
+	// an fsync, is left to Prepared.
+	Prepare(id ids.CheckpointID) (Prepared, error)
+	Close() error
+}
+
+// Prepared is a transaction that has been ended but is not yet durable.
+// Persist runs on a goroutine of its own. It is called again, with a later
+// checkpoint, if it failed.
+type Prepared interface {
+	// Persist makes it durable and still invisible, and returns what Commit
+	// needs. The committables are stored in the checkpoint, and in every later
+	// one until their commit is known. No committables: nothing was written.
+	Persist(ctx context.Context) ([]Committable, error)
+}
+
+// Committable is a sink's own description of a prepared transaction. It must
+// be enough to commit it in another process on another host.
+type Committable []byte
+
+// Committer makes prepared transactions visible. Its calls never overlap and
+// run on a goroutine of their own.
+type Committer interface {
+	// Recover is called once at the start of every attempt, before Commit, in
+	// every subtask. The committer of subtask 0 removes what earlier attempts
+	// of the same job and operator left behind and nothing needs: see Recovery.
+	Recover(ctx context.Context, r Recovery) error
+	// Commit makes the transactions visible. It is idempotent: a committable
+	// may be given again, by another subtask or another job, after its commit
+	// took effect. It must tell that apart from a transaction that is lost,
+	// which is a Permanent error.
+	Commit(ctx context.Context, committables []Committable) error
+	Close() error
+}
+
+// Recovery says what an attempt was restored from, so that a sink can tell
+// leftovers from what is needed.
+//
+// Prepared transactions of checkpoints up to Restored are needed: they are in
+// the restored state, or committed. Those of later checkpoints are leftovers,
+// unless their checkpoint is one of Savepoints.
+type Recovery struct {
+	Attempt    ids.AttemptID
+	Restored   ids.CheckpointID
+	Savepoints []ids.CheckpointID
+}

@@ -1,0 +1,229 @@
+package operator
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// NewSink makes the operator of an at-least-once sink in one subtask.
+func NewSink[T any](s Sink[T]) Instance {
+	op := &sinkOperator[T]{sink: s}
+	return Instance{Operator: op, Inputs: []any{Collector[T](op)}, Idle: op.flush}
+}
+
+type sinkOperator[T any] struct {
+	Stateless
+	sink   Sink[T]
+	writer SinkWriter[T]
+}
+
+// Open implements Operator.
+func (s *sinkOperator[T]) Open(ctx *Context) (err error) {
+	s.writer, err = s.sink.OpenWriter(ctx)
+	return err
+}
+
+// Collect implements Collector.
+func (s *sinkOperator[T]) Collect(v T) error { return s.writer.Write(v) }
+
+// Freeze flushes: what a checkpoint covers has left the job.
+func (s *sinkOperator[T]) Freeze(element.Barrier) (Frozen, error) { return nil, s.flush() }
+
+// Finish implements Operator.
+func (s *sinkOperator[T]) Finish() error { return s.flush() }
+
+func (s *sinkOperator[T]) flush() error { return s.writer.Flush() }
+
+// Close implements Operator.
+func (s *sinkOperator[T]) Close() error {
+	if s.writer == nil {
+		return nil
+	}
+	return s.writer.Close()
+}
+
+// Committing is the commit side of a two-phase sink in one subtask. It
+// belongs to the subtask's goroutine; the functions it returns run elsewhere,
+// one at a time.
+type Committing interface {
+	// CommitUpTo returns the work of committing all that was prepared for
+	// checkpoints up to id, which must be published; nil if there is nothing.
+	// Committed(id) follows when it succeeded.
+	CommitUpTo(id ids.CheckpointID) func(ctx context.Context) error
+	// Committed drops what CommitUpTo(id) has committed from later snapshots.
+	Committed(id ids.CheckpointID)
+}
+
+// committablesList holds the prepared and not yet surely committed
+// transactions, each with its checkpoint.
+const committablesList = "committables"
+
+// NewTwoPhase makes the operator of a two-phase sink in one subtask.
+func NewTwoPhase[T any](s TwoPhase[T]) Instance {
+	op := &twoPhaseOperator[T]{sink: s}
+	return Instance{Operator: op, Inputs: []any{Collector[T](op)}, Committing: op}
+}
+
+// transaction is what was prepared for one checkpoint. It is persisted by the
+// snapshot that first includes it, or by a later one if that failed. Snapshots
+// of a subtask are written one at a time, so persisted and committables are
+// handed from one snapshot to the next, and to the commit after the last.
+type transaction struct {
+	id           ids.CheckpointID
+	prepared     Prepared
+	persisted    bool
+	committables []Committable
+}
+
+type twoPhaseOperator[T any] struct {
+	sink      TwoPhase[T]
+	ctx       *Context
+	writer    TwoPhaseWriter[T]
+	committer Committer
+	// open are the transactions whose commit is not known, by checkpoint. As
+	// many as checkpoints since the last published one.
+	open []*transaction
+}
+
+// Open implements Operator.
+func (s *twoPhaseOperator[T]) Open(ctx *Context) (err error) {
+	s.ctx = ctx
+	if s.committer, err = s.sink.OpenCommitter(ctx); err != nil {
+		return fmt.Errorf("open committer of %s: %w", ctx.Operator, err)
+	}
+	if s.writer, err = s.sink.OpenWriter(ctx); err != nil {
+		return fmt.Errorf("open writer of %s: %w", ctx.Operator, err)
+	}
+	return nil
+}
+
+// Restore commits again what the restored checkpoint had prepared: it was
+// published, but whether its commit took effect is not known (I1).
+func (s *twoPhaseOperator[T]) Restore(ctx context.Context, r *Restored) error {
+	rec := Recovery{Attempt: s.ctx.Attempt, Restored: r.Checkpoint, Savepoints: s.ctx.Savepoints}
+	if err := s.committer.Recover(ctx, rec); err != nil {
+		return fmt.Errorf("clean up after earlier attempts of %s: %w", s.ctx.Operator, err)
+	}
+	var all []Committable
+	for _, e := range r.Lists[committablesList] {
+		_, c, err := decodeCommittable(e.Bytes)
+		if err != nil {
+			return Permanentf("restore %s: %w", s.ctx.Operator, err)
+		}
+		all = append(all, c)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if err := s.committer.Commit(ctx, all); err != nil {
+		return fmt.Errorf("commit restored transactions of %s: %w", s.ctx.Operator, err)
+	}
+	return nil
+}
+
+// Collect implements Collector.
+func (s *twoPhaseOperator[T]) Collect(v T) error { return s.writer.Write(v) }
+
+// Freeze implements Operator.
+func (s *twoPhaseOperator[T]) Freeze(b element.Barrier) (Frozen, error) {
+	p, err := s.writer.Prepare(b.Checkpoint)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", s.ctx.Operator, err)
+	}
+	if p != nil {
+		s.open = append(s.open, &transaction{id: b.Checkpoint, prepared: p})
+	}
+	return &frozenTransactions{list: append([]*transaction(nil), s.open...)}, nil
+}
+
+// Finish implements Operator: what is left goes with the final checkpoint.
+func (s *twoPhaseOperator[T]) Finish() error { return nil }
+
+// CommitUpTo implements Committing.
+func (s *twoPhaseOperator[T]) CommitUpTo(id ids.CheckpointID) func(ctx context.Context) error {
+	var all []Committable
+	for _, t := range s.open {
+		if t.id > id {
+			continue
+		}
+		invariant.Check(t.persisted, "I3", "checkpoint %d was published although %s had not persisted its transaction of checkpoint %d", id, s.ctx.Operator, t.id)
+		all = append(all, t.committables...)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	committer, uid := s.committer, s.ctx.Operator
+	return func(ctx context.Context) error {
+		if err := committer.Commit(ctx, all); err != nil {
+			return fmt.Errorf("commit %s up to checkpoint %d: %w", uid, id, err)
+		}
+		return nil
+	}
+}
+
+// Committed implements Committing.
+func (s *twoPhaseOperator[T]) Committed(id ids.CheckpointID) {
+	kept := s.open[:0]
+	for _, t := range s.open {
+		if t.id > id {
+			kept = append(kept, t)
+		}
+	}
+	clear(s.open[len(kept):])
+	s.open = kept
+}
+
+// Close implements Operator.
+func (s *twoPhaseOperator[T]) Close() error {
+	var first error
+	if s.writer != nil {
+		first = s.writer.Close()
+	}
+	if s.committer != nil {
+		if err := s.committer.Close(); first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+type frozenTransactions struct{ list []*transaction }
+
+// Write implements Frozen.
+func (f *frozenTransactions) Write(ctx context.Context, w SnapshotWriter) error {
+	var elements [][]byte
+	for _, t := range f.list {
+		if !t.persisted {
+			c, err := t.prepared.Persist(ctx)
+			if err != nil {
+				return fmt.Errorf("persist transaction of checkpoint %d: %w", t.id, err)
+			}
+			t.committables, t.persisted, t.prepared = c, true, nil
+		}
+		for _, c := range t.committables {
+			elements = append(elements, encodeCommittable(t.id, c))
+		}
+	}
+	return w.List(committablesList, snapshot.SplitEvenly, elements, nil)
+}
+
+// Release implements Frozen.
+func (f *frozenTransactions) Release() { f.list = nil }
+
+func encodeCommittable(id ids.CheckpointID, c Committable) []byte {
+	out := binary.LittleEndian.AppendUint64(make([]byte, 0, 8+len(c)), uint64(id))
+	return append(out, c...)
+}
+
+func decodeCommittable(b []byte) (ids.CheckpointID, Committable, error) {
+	if len(b) < 8 {
+		return 0, nil, fmt.Errorf("committable of %d bytes: want at least 8", len(b))
+	}
+	return ids.CheckpointID(binary.LittleEndian.Uint64(b)), Committable(b[8:]), nil
+}

@@ -1,0 +1,134 @@
+package subtask
+
+import (
+	"context"
+
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// Host is what a subtask acts on. Its methods are called on the subtask's
+// goroutine and must not block or call back into the subtask.
+type Host interface {
+	// Send passes a frame on. Records are only sent against credit, so what a
+	// Host may have to queue is bounded by the credit given plus the few
+	// control elements of the checkpoints under way.
+	Send(out Output, f element.Frame)
+	// Grant gives the producer of input channel in credit for that many bytes.
+	Grant(in int, bytes int64)
+	// Go carries out work on another goroutine and passes what Run returns to
+	// Complete. Work of one lane never overlaps.
+	Go(w Work)
+	// Report tells the JobManager.
+	Report(r Report)
+}
+
+// Output names an output channel of a subtask.
+type Output struct {
+	// Edge is the place in Vertex.Outputs, Channel that among the edge's channels.
+	Edge, Channel int
+}
+
+// Lane separates work that may go on at the same time.
+type Lane uint8
+
+// The lanes.
+const (
+	// RestoreLane: once, before anything else.
+	RestoreLane Lane = iota + 1
+	// ListLane: listing the splits of a source.
+	ListLane
+	// FetchLane: fetching the next batch of a source. May wait for ever.
+	FetchLane
+	// SnapshotLane: writing a snapshot.
+	SnapshotLane
+	// CommitLane: committing what a published checkpoint had prepared.
+	CommitLane
+)
+
+// lanes is the number of lanes, for bounds of hosts.
+const Lanes = 5
+
+// String names the lane.
+func (l Lane) String() string {
+	switch l {
+	case RestoreLane:
+		return "restore"
+	case ListLane:
+		return "list"
+	case FetchLane:
+		return "fetch"
+	case SnapshotLane:
+		return "snapshot"
+	case CommitLane:
+		return "commit"
+	}
+	return "unknown"
+}
+
+// Work is something to be done off the subtask's goroutine.
+type Work struct {
+	Lane Lane
+	// Name describes it for traces and errors.
+	Name string
+	// Run does it. The context ends when the subtask is cancelled or closed.
+	// It returns what Complete must be given. A panic in it is an error of the
+	// subtask: the Host passes it to Fail.
+	Run func(ctx context.Context) Done
+}
+
+// Done finishes a piece of work on the subtask's goroutine.
+type Done func()
+
+// Report is what a subtask tells the JobManager.
+type Report interface{ isReport() }
+
+// The reports.
+type (
+	// StatusReport: the task's status changed.
+	StatusReport struct {
+		Status  coordinator.TaskStatus
+		Failure coordinator.Failure // with Failed
+	}
+	// AckReport: the snapshot is durable.
+	AckReport struct {
+		Checkpoint ids.CheckpointID
+		State      snapshot.SubtaskState
+	}
+	// DeclineReport: the snapshot cannot be taken.
+	DeclineReport struct {
+		Checkpoint ids.CheckpointID
+		Reason     string
+	}
+	// CommitReport: everything prepared up to the checkpoint is committed.
+	CommitReport struct{ Checkpoint ids.CheckpointID }
+	// SplitsReport: the source listed its splits.
+	SplitsReport struct {
+		Operator ids.OperatorUID
+		Splits   []snapshot.Split
+		Complete bool
+	}
+)
+
+func (StatusReport) isReport()  {}
+func (AckReport) isReport()     {}
+func (DeclineReport) isReport() {}
+func (CommitReport) isReport()  {}
+func (SplitsReport) isReport()  {}
+
+// Progress says why Step returned.
+type Progress uint8
+
+// The outcomes of Step.
+const (
+	// More: the stretch is over, there is more to do; step again.
+	More Progress = iota + 1
+	// Idle: no input waits; everything collected has been sent.
+	Idle
+	// Blocked: an output is out of credit.
+	Blocked
+	// Ended: finished, cancelled or failed; only Close may follow.
+	Ended
+)
