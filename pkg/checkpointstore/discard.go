@@ -1,0 +1,216 @@
+package checkpointstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/objectstore"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// LocationOf is the location of a checkpoint or savepoint of a job from the
+// path or URI that the job's record has for it. A directory that is named
+// like a checkpoint and lies in a job's base is one, any other is a savepoint.
+func LocationOf(uri string) Location {
+	dir := directoryOf(uri)
+	if parent, last, ok := splitURI(dir); ok {
+		if _, isCheckpoint := parseCheckpointDir(last); isCheckpoint {
+			return Location{Base: parent, Dir: last}
+		}
+	}
+	return SavepointAt(dir)
+}
+
+// DiscardCheckpoint deletes everything below the location: a subsumed or
+// aborted checkpoint, or a savepoint that was never completed. The caller
+// knows that nothing restores from it, that no other checkpoint refers to its
+// files, and that nobody writes there any more. _metadata goes first, so that
+// what an interruption leaves cannot be taken for a checkpoint. Deleting what
+// is gone succeeds, so the call may be repeated.
+func (s *Store) DiscardCheckpoint(ctx context.Context, loc Location) error {
+	store, err := s.open(loc.Base)
+	if err != nil {
+		return err
+	}
+	fail := func(err error) error { return fmt.Errorf("discard checkpoint: %w", err) }
+	if err := store.Delete(ctx, loc.name(metadataName)); err != nil {
+		return fail(err)
+	}
+	prefix := ""
+	if loc.Dir != "" {
+		prefix = loc.Dir + "/"
+	}
+	isOurs := func(name string) bool { return isCheckpointFile(strings.TrimPrefix(name, prefix)) }
+	for object, err := range store.List(ctx, prefix) {
+		if err != nil {
+			return fail(err)
+		}
+		// A savepoint's directory is the user's: what we did not write stays.
+		if !isOurs(object.Name) {
+			continue
+		}
+		if err := store.Delete(ctx, object.Name); err != nil {
+			return fail(err)
+		}
+	}
+	if _, err := store.DiscardStaged(ctx, prefix, isOurs); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// isCheckpointFile reports whether a file of that name, relative to a
+// checkpoint's directory, is one that this package writes there.
+func isCheckpointFile(name string) bool {
+	_, isState := parseStateFile(name)
+	return isState || name == metadataName
+}
+
+// DiscardHandles deletes the files of handles of a checkpoint that will never
+// be published, relative to base. It goes on after an error, so that one bad
+// file keeps no other, and may be repeated.
+func (s *Store) DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) error {
+	store, err := s.open(base)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, handle := range handles {
+		if handle.IsInline() {
+			continue
+		}
+		if err := store.Delete(ctx, handle.Name); err != nil {
+			errs = append(errs, fmt.Errorf("discard state: %w", err))
+			if ctx.Err() != nil {
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// SweepRequest says what Sweep may delete below the base of one job.
+type SweepRequest struct {
+	// Base is the job's, see JobBase.
+	Base string
+	// Below: attempts older than this one are fenced.
+	Below ids.AttemptID
+	// Keep are the checkpoints that are retained or pending. Nothing of them
+	// is deleted.
+	Keep []ids.CheckpointID
+	// DeleteMax bounds the deletions of one call, so that a long sweep leaves
+	// the store to others in between; 0 means sweepDeleteMax.
+	DeleteMax int
+}
+
+// sweepDeleteMax is one page of an S3 listing: a sweep is background work and
+// comes back for the rest.
+const sweepDeleteMax = 1000
+
+// SweepResult says what a Sweep did.
+type SweepResult struct {
+	Deleted int
+	// More is set when DeleteMax was reached before the end.
+	More bool
+}
+
+// Sweep deletes the state files of fenced attempts and the metadata they
+// wrote, in checkpoints that are not kept: what is left of checkpoints that
+// were pending or published when a JobManager or executor died. Files of
+// attempts that are not fenced are the coordinator's to discard one by one,
+// since it knows whether they are still being written. Objects with names of
+// any other form, and savepoints, are never touched.
+func (s *Store) Sweep(ctx context.Context, request SweepRequest) (SweepResult, error) {
+	deleteMax := request.DeleteMax
+	if deleteMax <= 0 {
+		deleteMax = sweepDeleteMax
+	}
+	var result SweepResult
+	store, err := s.open(request.Base)
+	if err != nil {
+		return result, err
+	}
+	sweep := &sweep{store: store, below: request.Below, keep: make(map[ids.CheckpointID]bool, len(request.Keep))}
+	for _, id := range request.Keep {
+		sweep.keep[id] = true
+	}
+	for object, err := range store.List(ctx, checkpointDirPrefix) {
+		if err != nil {
+			return result, fmt.Errorf("sweep: %w", err)
+		}
+		dead, err := sweep.isDead(ctx, object.Name)
+		if err != nil {
+			return result, fmt.Errorf("sweep: %w", err)
+		}
+		if !dead {
+			continue
+		}
+		if result.Deleted == deleteMax {
+			result.More = true
+			return result, nil
+		}
+		if err := store.Delete(ctx, object.Name); err != nil {
+			return result, fmt.Errorf("sweep: %w", err)
+		}
+		result.Deleted++
+	}
+	staged, err := store.DiscardStaged(ctx, checkpointDirPrefix, sweep.isDeadStaged)
+	result.Deleted += staged
+	if err != nil {
+		return result, fmt.Errorf("sweep: %w", err)
+	}
+	return result, nil
+}
+
+type sweep struct {
+	store objectstore.Store
+	below ids.AttemptID
+	keep  map[ids.CheckpointID]bool
+}
+
+func (s *sweep) isDead(ctx context.Context, name string) (bool, error) {
+	if s.isDeadStaged(name) {
+		return true, nil
+	}
+	id, file, ok := s.parse(name)
+	if !ok || s.keep[id] || file != metadataName {
+		return false, nil
+	}
+	// The name of _metadata has no attempt; its content has.
+	content, _, err := s.store.Read(ctx, name, metadataSizeMax)
+	if errors.Is(err, objectstore.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	checkpoint, err := DecodeMetadata(content)
+	if err != nil {
+		// We cannot tell whose it is: it stays, for a human to look at.
+		return false, nil
+	}
+	return checkpoint.Attempt.Less(s.below), nil
+}
+
+// isDeadStaged reports whether the state file of that name belongs to a
+// fenced attempt and to no checkpoint that is kept.
+func (s *sweep) isDeadStaged(name string) bool {
+	id, base, ok := s.parse(name)
+	if !ok || s.keep[id] {
+		return false
+	}
+	file, ok := parseStateFile(base)
+	return ok && file.Attempt.Less(s.below)
+}
+
+func (s *sweep) parse(name string) (ids.CheckpointID, string, bool) {
+	dir, file, ok := strings.Cut(name, "/")
+	if !ok {
+		return 0, "", false
+	}
+	id, ok := parseCheckpointDir(dir)
+	return id, file, ok
+}
