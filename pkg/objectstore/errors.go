@@ -26,6 +26,8 @@ var (
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrTooLarge says that an object is larger than the reader allows.
 	ErrTooLarge = errors.New("object too large")
+	// ErrInvalidCondition says that a PutIf was given the zero Condition.
+	ErrInvalidCondition = errors.New("condition is not valid")
 )
 
 // Error adds to an error of a store what was tried on which object.
