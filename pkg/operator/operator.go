@@ -70,7 +70,7 @@ type Frozen interface {
 
 // SnapshotWriter takes the parts of an operator's snapshot and stores them.
 type SnapshotWriter interface {
-	// Keyed stores a frozen keyed state, and releases it.
+	// Keyed stores a frozen keyed state. Releasing it is left to the caller.
 	Keyed(f statebackend.Frozen) error
 	// List stores a named list of operator state. indexes is nil but for snapshot.ByIndex.
 	List(name string, mode snapshot.Redistribution, elements [][]byte, indexes []int64) error

@@ -48,7 +48,7 @@ const (
 	CommitLane
 )
 
-// lanes is the number of lanes, for bounds of hosts.
+// Lanes is the number of lanes, for bounds of hosts.
 const Lanes = 5
 
 // String names the lane.

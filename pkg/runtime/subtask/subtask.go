@@ -1,15 +1,18 @@
 package subtask
 
 import (
+	"errors"
+	"fmt"
 	"io"
 
+	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/graph"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
-	"github.com/weirstream/weir/pkg/snapshot"
+	"github.com/weirstream/weir/pkg/runtime/align"
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
@@ -37,4 +40,256 @@ type Config struct {
 	Output      io.Writer
 	// NewBuffer gives buffers for outgoing frames; nil for plain allocation.
 	NewBuffer func() ([]byte, element.Owner)
+	// Aligner, if not nil, stands in for align.New: the simulator plants bugs
+	// with it.
+	Aligner func(channels int) Aligner
+}
+
+// Aligner is what a subtask needs of package align.
+type Aligner interface {
+	Barrier(ch int, b element.Barrier) []align.Action
+	CancelMarker(ch int, id ids.CheckpointID) []align.Action
+	Abort(id ids.CheckpointID) []align.Action
+	EndOfPartition(ch int) []align.Action
+	IsBlocked(ch int) bool
+}
+
+// phase is the life of a subtask.
+type phase uint8
+
+const (
+	created phase = iota
+	restoring
+	running
+	ended // finished, cancelled or failed
+)
+
+// Subtask is one subtask of a job. All methods are called by one goroutine.
+type Subtask struct {
+	cfg      Config
+	host     Host
+	id       ids.SubtaskID
+	chain    *operator.Chain
+	pace     operator.Pace
+	phase    phase
+	in       inputs
+	out      outputs
+	aligner  Aligner
+	snapshot snapshots
+	commits  commits
+
+	isSource bool
+	fetching bool // a fetch is with the host
+	// paused: a stop barrier has passed, or a stop-with-savepoint is being
+	// finished. A source emits nothing until the savepoint is given up.
+	paused       bool
+	pausedFor    ids.CheckpointID
+	endOfData    bool // Finish has been called on the operators
+	wasEnded     bool // EndOfData was reached before the restored checkpoint
+	dirty        bool // something was collected since the last flush
+	recordsIn    int64
+	bytesIn      int64
+	pendingSplit []coordinator.SplitAssignment // came while restoring
+}
+
+// Metrics are counters since the attempt started.
+type Metrics struct {
+	RecordsIn, RecordsOut int64
+	BytesIn, BytesOut     int64
+	// OverdraftBytes is how many bytes were collected beyond the credit.
+	OverdraftBytes int64
+}
+
+// New assembles the subtask's chain. Nothing is opened before Start.
+func New(cfg Config, host Host) (*Subtask, error) {
+	id := cfg.Deployment.Subtask
+	if int(id.Vertex) >= len(cfg.Graph.Vertices) || id.Vertex < 0 {
+		return nil, fmt.Errorf("subtask %s: the graph has %d vertices", id, len(cfg.Graph.Vertices))
+	}
+	s := &Subtask{cfg: cfg, host: host, id: id}
+	s.out.init(s, cfg.Graph.OutputChannels(id.Vertex, id.Index))
+	channels := cfg.Graph.InputChannels(id.Vertex, id.Index)
+	s.in.init(cfg.Graph, &cfg.Graph.Vertices[id.Vertex], channels, cfg.CreditBytes)
+	chain, err := operator.Assemble(cfg.Program, cfg.Graph, operator.Place{
+		Job: cfg.Job, Attempt: cfg.Attempt, Subtask: id, RestoredCheckpoint: cfg.RestoredCheckpoint,
+		Savepoints: cfg.Savepoints, Output: cfg.Output, Backend: cfg.Backend,
+	}, &s.out)
+	if err != nil {
+		return nil, fmt.Errorf("subtask %s: %w", id, err)
+	}
+	s.chain = chain
+	s.isSource = chain.Source != nil
+	s.paused = cfg.Suspended
+	if cfg.Aligner != nil {
+		s.aligner = cfg.Aligner(len(channels))
+	} else {
+		s.aligner = align.New(len(channels))
+	}
+	return s, nil
+}
+
+// ID is the subtask's identity.
+func (s *Subtask) ID() ids.SubtaskID { return s.id }
+
+// Pace tells loops to yield: whoever leaves mail for the subtask calls its MailWaits.
+func (s *Subtask) Pace() *operator.Pace { return &s.pace }
+
+// Metrics counts what has passed.
+func (s *Subtask) Metrics() Metrics {
+	m := Metrics{RecordsIn: s.recordsIn, BytesIn: s.bytesIn, BytesOut: s.out.bytes, OverdraftBytes: s.out.overdraft}
+	for _, w := range s.chain.Writers {
+		m.RecordsOut += w.Records()
+	}
+	return m
+}
+
+// Start opens the operators and begins to restore.
+func (s *Subtask) Start() {
+	invariant.Check(s.phase == created, "subtask life", "subtask %s was started twice", s.id)
+	s.phase = restoring
+	s.host.Report(StatusReport{Status: coordinator.Initializing})
+	for i := range s.chain.Operators {
+		op := &s.chain.Operators[i]
+		if err := op.Instance.Operator.Open(op.Context); err != nil {
+			s.failed(fmt.Errorf("open operator %s: %w", op.Context.Operator, err), op.Context.Operator)
+			return
+		}
+	}
+	s.host.Go(Work{Lane: RestoreLane, Name: "restore", Run: s.restore})
+}
+
+// ready follows the restore: the subtask is running from now on.
+func (s *Subtask) ready() {
+	if s.phase != restoring {
+		return
+	}
+	s.phase = running
+	s.wasEnded = s.cfg.Deployment.EndOfData
+	if s.isSource {
+		for _, a := range s.cfg.Deployment.Splits {
+			s.assign(a)
+		}
+		for _, a := range s.pendingSplit {
+			s.assign(a)
+		}
+		s.pendingSplit = nil
+	}
+	s.host.Report(StatusReport{Status: coordinator.Running})
+	for ch := range s.in.channels {
+		s.host.Grant(ch, s.cfg.CreditBytes)
+	}
+	s.fetch()
+}
+
+// Receive takes a frame that came on an input channel.
+func (s *Subtask) Receive(ch int, f element.Frame) {
+	if s.phase == ended {
+		f.Free()
+		return
+	}
+	s.in.push(ch, f)
+}
+
+// AddCredit takes credit that the consumer of an output channel granted.
+func (s *Subtask) AddCredit(out Output, bytes int64) {
+	if s.phase == ended {
+		return
+	}
+	s.out.addCredit(out, bytes)
+}
+
+// AssignSplits gives a source splits, or tells it to list them.
+func (s *Subtask) AssignSplits(a coordinator.SplitAssignment) {
+	switch s.phase {
+	case created, restoring:
+		s.pendingSplit = append(s.pendingSplit, a)
+	case running:
+		s.assign(a)
+		s.fetch()
+	case ended:
+	}
+}
+
+func (s *Subtask) assign(a coordinator.SplitAssignment) {
+	if !s.isSource {
+		s.failed(fmt.Errorf("subtask %s was assigned splits but is no source", s.id), a.Operator)
+		return
+	}
+	if a.List {
+		s.list(a.Operator)
+		return
+	}
+	s.chain.Source.Assign(a.Indexes, a.Splits, a.Complete)
+}
+
+// Complete finishes work that the Host carried out.
+func (s *Subtask) Complete(done Done) {
+	if done != nil {
+		done()
+	}
+}
+
+// Fail ends the subtask because work or user code panicked.
+func (s *Subtask) Fail(err error, stack string) {
+	if s.phase == ended {
+		return
+	}
+	s.end(StatusReport{Status: coordinator.Failed, Failure: coordinator.Failure{
+		Kind: coordinator.UserFailure, Message: err.Error(), Stack: stack,
+	}})
+}
+
+// Finish ends the subtask, all its work being committed.
+func (s *Subtask) Finish() {
+	if s.phase != ended {
+		s.end(StatusReport{Status: coordinator.Finished})
+	}
+}
+
+// Cancel ends the subtask without committing anything.
+func (s *Subtask) Cancel() {
+	if s.phase != ended {
+		s.end(StatusReport{Status: coordinator.Canceled})
+	}
+}
+
+func (s *Subtask) end(r StatusReport) {
+	s.phase = ended
+	s.in.drop()
+	s.out.drop()
+	s.host.Report(r)
+}
+
+// failed ends the subtask with an error of user code or of its surroundings.
+func (s *Subtask) failed(err error, uid ids.OperatorUID) {
+	if s.phase == ended {
+		return
+	}
+	kind := coordinator.UserFailure
+	if operator.IsPermanent(err) {
+		kind = coordinator.PermanentFailure
+	}
+	s.end(StatusReport{Status: coordinator.Failed, Failure: coordinator.Failure{
+		Kind: kind, Message: err.Error(), Operator: uid,
+	}})
+}
+
+// Close closes the operators and gives all memory back. Work that is under
+// way must have come back before.
+func (s *Subtask) Close() error {
+	s.phase = ended
+	s.in.drop()
+	s.out.drop()
+	for _, w := range s.chain.Writers {
+		w.Close()
+	}
+	s.snapshot.drop()
+	var all []error
+	for i := range s.chain.Operators {
+		op := &s.chain.Operators[i]
+		if err := op.Instance.Operator.Close(); err != nil {
+			all = append(all, fmt.Errorf("close operator %s of subtask %s: %w", op.Context.Operator, s.id, err))
+		}
+	}
+	return errors.Join(all...)
 }

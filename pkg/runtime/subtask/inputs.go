@@ -1,0 +1,167 @@
+package subtask
+
+import (
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/graph"
+)
+
+// inputs holds the frames that have arrived, by channel, and picks the next
+// one: channels take turns by frame. A channel's queue is bounded by the
+// credit that was granted for it, plus the control elements of the
+// checkpoints under way.
+type inputs struct {
+	channels []inputChannel
+	// ready are the channels that have frames and are not blocked, in turn.
+	ready ring
+	// ended counts the channels that delivered EndOfData.
+	ended int
+}
+
+type inputChannel struct {
+	// edge is the place of the channel's edge among the vertex's inputs.
+	edge    int
+	queue   frameQueue
+	offset  int // how much of the first frame has been consumed
+	blocked bool
+	queued  bool // in ready
+	ended   bool // delivered EndOfData
+	// consumed is credit not yet given back. It goes back in quarters of the
+	// window, so that small frames do not cost a message each.
+	consumed   int64
+	grantAbove int64
+}
+
+func (in *inputs) init(g *graph.ExecutionGraph, v *graph.Vertex, channels []graph.InputChannel, credit int64) {
+	in.channels = make([]inputChannel, len(channels))
+	in.ready.init(len(channels))
+	for i, c := range channels {
+		for n, e := range v.Inputs {
+			if e == c.Edge {
+				in.channels[i].edge = n
+			}
+		}
+		in.channels[i].grantAbove = credit / 4
+	}
+}
+
+func (in *inputs) push(ch int, f element.Frame) {
+	c := &in.channels[ch]
+	c.queue.push(f)
+	in.offer(ch, c)
+}
+
+// offer puts the channel in line if it can deliver.
+func (in *inputs) offer(ch int, c *inputChannel) {
+	if !c.queued && !c.blocked && c.queue.len() > 0 {
+		c.queued = true
+		in.ready.push(ch)
+	}
+}
+
+// next is the channel whose turn it is.
+func (in *inputs) next() (int, *inputChannel, bool) {
+	for in.ready.len() > 0 {
+		ch := in.ready.first()
+		c := &in.channels[ch]
+		if !c.blocked && c.queue.len() > 0 {
+			return ch, c, true
+		}
+		in.ready.pop()
+		c.queued = false
+	}
+	return 0, nil, false
+}
+
+// turn ends the turn of the channel that next returned.
+func (in *inputs) turn(ch int, c *inputChannel) {
+	in.ready.pop()
+	c.queued = false
+	in.offer(ch, c)
+}
+
+func (in *inputs) block(ch int) {
+	c := &in.channels[ch]
+	invariant.Check(!c.blocked, "I5", "channel %d was blocked twice", ch)
+	c.blocked = true
+}
+
+func (in *inputs) release() {
+	for ch := range in.channels {
+		c := &in.channels[ch]
+		if c.blocked {
+			c.blocked = false
+			in.offer(ch, c)
+		}
+	}
+}
+
+func (in *inputs) drop() {
+	for ch := range in.channels {
+		c := &in.channels[ch]
+		for c.queue.len() > 0 {
+			f := c.queue.pop()
+			f.Free()
+		}
+		c.queued = false
+	}
+	in.ready.clear()
+}
+
+// frameQueue is a FIFO of frames that reuses its memory.
+type frameQueue struct {
+	frames []element.Frame
+	head   int
+}
+
+func (q *frameQueue) len() int              { return len(q.frames) - q.head }
+func (q *frameQueue) first() *element.Frame { return &q.frames[q.head] }
+
+func (q *frameQueue) push(f element.Frame) {
+	if q.head > 0 && len(q.frames) == cap(q.frames) {
+		n := copy(q.frames, q.frames[q.head:])
+		clear(q.frames[n:])
+		q.frames, q.head = q.frames[:n], 0
+	}
+	q.frames = append(q.frames, f)
+}
+
+func (q *frameQueue) pop() element.Frame {
+	f := q.frames[q.head]
+	q.frames[q.head] = element.Frame{}
+	q.head++
+	if q.head == len(q.frames) {
+		q.frames, q.head = q.frames[:0], 0
+	}
+	return f
+}
+
+// ring is a FIFO of at most as many numbers as there are channels: each is in
+// it once at most.
+type ring struct {
+	items []int
+	head  int
+	n     int
+}
+
+func (r *ring) init(size int) { r.items = make([]int, size) }
+func (r *ring) len() int      { return r.n }
+func (r *ring) first() int    { return r.items[r.head] }
+func (r *ring) clear()        { r.head, r.n = 0, 0 }
+
+func (r *ring) push(ch int) {
+	i := r.head + r.n
+	if i >= len(r.items) {
+		i -= len(r.items)
+	}
+	r.items[i] = ch
+	r.n++
+}
+
+func (r *ring) pop() {
+	r.head++
+	if r.head == len(r.items) {
+		r.head = 0
+	}
+	r.n--
+}

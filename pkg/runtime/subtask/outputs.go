@@ -1,0 +1,126 @@
+package subtask
+
+import (
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/graph"
+	"github.com/weirstream/weir/pkg/operator"
+)
+
+// outputs holds the credit of every output channel and the frames that wait
+// for it. A frame of records is sent while the channel's credit is above 0,
+// so a channel may overdraw by one frame at most; control elements need no
+// credit but keep their place behind waiting records.
+type outputs struct {
+	s     *Subtask
+	edges [][]outputChannel
+	// waiting is the number of channels with frames that wait for credit.
+	waiting   int
+	bytes     int64
+	overdraft int64
+}
+
+type outputChannel struct {
+	credit int64
+	// queue waits for credit. It holds what one record emitted beyond the
+	// credit, and the barriers behind that: the subtask yields before the next
+	// record, and the checkpoints under way are few.
+	queue []element.Frame
+}
+
+var _ operator.Outbox = (*outputs)(nil)
+
+func (o *outputs) init(s *Subtask, channels [][]graph.OutputChannel) {
+	o.s = s
+	o.edges = make([][]outputChannel, len(channels))
+	for i := range channels {
+		o.edges[i] = make([]outputChannel, len(channels[i]))
+	}
+}
+
+// NewBuffer implements operator.Outbox.
+func (o *outputs) NewBuffer() ([]byte, element.Owner) {
+	if o.s.cfg.NewBuffer != nil {
+		return o.s.cfg.NewBuffer()
+	}
+	return make([]byte, 0, operator.CutBytes+operator.CutBytes/8), nil
+}
+
+// Emit implements operator.Outbox.
+func (o *outputs) Emit(edge, ch int, f element.Frame) {
+	if o.s.phase == ended {
+		f.Free()
+		return
+	}
+	c := &o.edges[edge][ch]
+	if len(c.queue) > 0 || f.Kind == element.Records && c.credit <= 0 {
+		if len(c.queue) == 0 {
+			o.waiting++
+			o.s.pace.SetBlocked(true)
+		}
+		o.overdraft += int64(len(f.Data))
+		c.queue = append(c.queue, f)
+		return
+	}
+	o.send(edge, ch, c, f)
+}
+
+func (o *outputs) send(edge, ch int, c *outputChannel, f element.Frame) {
+	n := int64(len(f.Data))
+	c.credit -= n
+	o.bytes += n
+	o.s.host.Send(Output{Edge: edge, Channel: ch}, f)
+}
+
+func (o *outputs) addCredit(out Output, bytes int64) {
+	c := &o.edges[out.Edge][out.Channel]
+	c.credit += bytes
+	if len(c.queue) == 0 {
+		return
+	}
+	sent := 0
+	for _, f := range c.queue {
+		if f.Kind == element.Records && c.credit <= 0 {
+			break
+		}
+		o.send(out.Edge, out.Channel, c, f)
+		sent++
+	}
+	n := copy(c.queue, c.queue[sent:])
+	clear(c.queue[n:])
+	c.queue = c.queue[:n]
+	if n == 0 {
+		o.waiting--
+		o.s.pace.SetBlocked(o.waiting > 0)
+	}
+}
+
+// broadcast puts a control element on every channel, behind what was collected.
+func (o *outputs) broadcast(f element.Frame) {
+	o.flush()
+	for e := range o.edges {
+		for ch := range o.edges[e] {
+			o.Emit(e, ch, f)
+		}
+	}
+}
+
+// flush cuts everything collected.
+func (o *outputs) flush() {
+	for _, w := range o.s.chain.Writers {
+		w.Flush()
+	}
+}
+
+func (o *outputs) drop() {
+	for e := range o.edges {
+		for ch := range o.edges[e] {
+			c := &o.edges[e][ch]
+			for i := range c.queue {
+				c.queue[i].Free()
+			}
+			c.queue = nil
+		}
+	}
+	o.waiting = 0
+	o.s.pace.SetBlocked(false)
+}

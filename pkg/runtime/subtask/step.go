@@ -1,0 +1,241 @@
+package subtask
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/operator"
+)
+
+// Step processes input until there is none, an output is out of credit, mail
+// waits, or about budget frames or batches have been handled. Before it
+// returns Idle it has flushed: an idle pipeline delivers at once, a busy one
+// full frames.
+func (s *Subtask) Step(budget int) Progress {
+	for s.phase == running {
+		if s.pace.Blocked() {
+			return Blocked
+		}
+		if s.pace.ShouldYield() || budget <= 0 {
+			return More
+		}
+		budget--
+		var did bool
+		if s.isSource {
+			did = s.stepSource()
+		} else {
+			did = s.stepInput()
+		}
+		if did {
+			s.dirty = true
+			continue
+		}
+		if !s.dirty {
+			return Idle
+		}
+		s.dirty = false
+		s.idle()
+	}
+	if s.phase == ended {
+		return Ended
+	}
+	return Idle
+}
+
+// idle flushes what was collected.
+func (s *Subtask) idle() {
+	for i := range s.chain.Operators {
+		op := &s.chain.Operators[i]
+		if op.Instance.Idle == nil {
+			continue
+		}
+		if err := op.Instance.Idle(); err != nil {
+			s.failed(fmt.Errorf("flush operator %s: %w", op.Context.Operator, err), op.Context.Operator)
+			return
+		}
+	}
+	s.out.flush()
+}
+
+// ---- sources ----
+
+func (s *Subtask) head() *operator.ChainOperator { return &s.chain.Operators[0] }
+
+func (s *Subtask) list(uid ids.OperatorUID) {
+	run := s.chain.Source.List()
+	s.host.Go(Work{Lane: ListLane, Name: "list splits", Run: func(ctx context.Context) Done {
+		splits, complete, err := run(ctx)
+		return func() {
+			switch {
+			case s.phase != running:
+			case err != nil:
+				s.failed(err, uid)
+			default:
+				s.host.Report(SplitsReport{Operator: uid, Splits: splits, Complete: complete})
+			}
+		}
+	}})
+}
+
+// fetch asks for the next batch if there is none and none is on its way.
+func (s *Subtask) fetch() {
+	if !s.isSource || s.phase != running || s.paused || s.fetching {
+		return
+	}
+	run, ok := s.chain.Source.NextFetch()
+	if !ok {
+		return
+	}
+	s.fetching = true
+	s.host.Go(Work{Lane: FetchLane, Name: "fetch", Run: func(ctx context.Context) Done {
+		r := run(ctx)
+		return func() {
+			s.fetching = false
+			if err := s.chain.Source.Fetched(r); err != nil {
+				s.failed(err, s.head().Context.Operator)
+				return
+			}
+			s.fetch()
+		}
+	}})
+}
+
+func (s *Subtask) stepSource() bool {
+	if s.paused {
+		return false
+	}
+	if !s.chain.Source.HasBatch() {
+		if s.chain.Source.Ended() && !s.endOfData && !s.fetching {
+			s.reachEndOfData()
+			return true
+		}
+		return false
+	}
+	n, more, err := s.chain.Source.Process(&s.pace)
+	s.recordsIn += int64(n)
+	if err != nil {
+		s.failed(err, s.head().Context.Operator)
+		return true
+	}
+	if !more {
+		s.fetch()
+	}
+	return true
+}
+
+// Trigger makes a source emit the barrier of a checkpoint and take its snapshot.
+func (s *Subtask) Trigger(b element.Barrier) {
+	switch {
+	case s.phase == ended:
+	case !s.isSource:
+		s.host.Report(DeclineReport{Checkpoint: b.Checkpoint, Reason: "triggered although it is no source"})
+	case s.phase != running:
+		s.host.Report(DeclineReport{Checkpoint: b.Checkpoint, Reason: "still restoring"})
+	case s.snapshot.isGivenUp(b.Checkpoint):
+		// The abort was faster than the trigger: no barrier goes out.
+	default:
+		s.take(b)
+	}
+}
+
+// ---- inputs ----
+
+func (s *Subtask) stepInput() bool {
+	ch, c, ok := s.in.next()
+	if !ok {
+		return false
+	}
+	f := c.queue.first()
+	switch f.Kind {
+	case element.Records:
+		s.records(ch, c, f)
+		return true
+	case element.BarrierKind:
+		b := f.Barrier
+		s.popped(ch, c)
+		s.act(s.aligner.Barrier(ch, b))
+	case element.CancelMarkerKind:
+		id := f.Barrier.Checkpoint
+		s.popped(ch, c)
+		s.act(s.aligner.CancelMarker(ch, id))
+	case element.EndOfData:
+		s.popped(ch, c)
+		s.channelEnded(c)
+	case element.EndOfPartition:
+		s.popped(ch, c)
+		s.channelEnded(c)
+		s.act(s.aligner.EndOfPartition(ch))
+	case element.WatermarkKind, element.StatusKind:
+		s.popped(ch, c)
+	default:
+		s.failed(fmt.Errorf("subtask %s: frame of unknown kind %s on channel %d", s.id, f.Kind, ch), s.head().Context.Operator)
+	}
+	return true
+}
+
+// popped ends the turn of a channel whose first frame was a control element.
+func (s *Subtask) popped(ch int, c *inputChannel) {
+	c.queue.pop()
+	s.in.turn(ch, c)
+}
+
+func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
+	invariant.Check(!c.blocked, "I5", "blocked channel %d of subtask %s delivered records", ch, s.id)
+	n, records, err := s.chain.Inputs[c.edge].Process(f.Data[c.offset:], &s.pace)
+	c.offset += n
+	s.recordsIn += int64(records)
+	s.bytesIn += int64(n)
+	if err != nil {
+		s.failed(err, s.head().Context.Operator)
+		return
+	}
+	if c.offset < len(f.Data) {
+		return
+	}
+	size := int64(len(f.Data))
+	f.Free()
+	c.queue.pop()
+	c.offset = 0
+	c.consumed += size
+	if c.consumed > c.grantAbove {
+		s.host.Grant(ch, c.consumed)
+		c.consumed = 0
+	}
+	s.in.turn(ch, c)
+}
+
+func (s *Subtask) channelEnded(c *inputChannel) {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	s.in.ended++
+	if s.in.ended == len(s.in.channels) {
+		s.reachEndOfData()
+	}
+}
+
+// reachEndOfData follows the last record of all inputs: operators may emit a
+// last time, then everybody downstream is told. The subtask stays, to take
+// part in checkpoints, until the job's final one is committed.
+func (s *Subtask) reachEndOfData() {
+	s.endOfData = true
+	if !s.wasEnded {
+		for i := range s.chain.Operators {
+			op := &s.chain.Operators[i]
+			if err := op.Instance.Operator.Finish(); err != nil {
+				s.failed(fmt.Errorf("finish operator %s: %w", op.Context.Operator, err), op.Context.Operator)
+				return
+			}
+		}
+	}
+	s.out.broadcast(element.Frame{Kind: element.EndOfData})
+	s.host.Report(StatusReport{Status: coordinator.RunningEndOfData})
+}
+
+// endedState reports whether a snapshot taken now is one after EndOfData.
+func (s *Subtask) endedState() bool { return s.endOfData || s.wasEnded }
