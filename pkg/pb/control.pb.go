@@ -2246,7 +2246,7 @@ type TriggerCheckpoint struct {
 	Subtasks      []*SubtaskRef          `protobuf:"bytes,2,rep,name=subtasks,proto3" json:"subtasks,omitempty"` // the sources of this executor
 	Savepoint     bool                   `protobuf:"varint,3,opt,name=savepoint,proto3" json:"savepoint,omitempty"`
 	Stop          bool                   `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`
-	SavepointDir  string                 `protobuf:"bytes,5,opt,name=savepoint_dir,json=savepointDir,proto3" json:"savepoint_dir,omitempty"` // of this savepoint, as URI
+	SavepointDir  string                 `protobuf:"bytes,5,opt,name=savepoint_dir,json=savepointDir,proto3" json:"savepoint_dir,omitempty"` // the directory below which it gets its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
