@@ -3,6 +3,7 @@ package coordinator
 import (
 	"time"
 
+	"github.com/weirstream/weir/pkg/coordinator/slots"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
@@ -56,10 +57,7 @@ const (
 )
 
 // Slot is one leased slot, on a TaskManager.
-type Slot struct {
-	TaskManager ids.TaskManagerID
-	Index       int32
-}
+type Slot = slots.Slot
 
 // Record is the part of the job's record that the coordinator decides: the
 // only truth about what the job restores from. See checkpointstore.JobRecord.

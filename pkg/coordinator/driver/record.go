@@ -1,0 +1,100 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/ids"
+)
+
+// The two forms of a job's record, the coordinator's and the stored one, are
+// converted here and nowhere else.
+
+// FirstRecord is what a new job's record holds before anybody has claimed it.
+func FirstRecord(job ids.JobID, nonce string) checkpointstore.JobRecord {
+	return checkpointstore.JobRecord{Job: job, Nonce: nonce, Status: coordinator.Created.String()}
+}
+
+func toStored(job ids.JobID, token ids.FencingToken, nonce string, r coordinator.Record) checkpointstore.JobRecord {
+	stored := checkpointstore.JobRecord{
+		Job: job, Token: token, Nonce: nonce,
+		Status:              r.Status.String(),
+		Latest:              checkpointstore.CheckpointRef(r.Latest),
+		NextCheckpointBlock: r.NextCheckpointBlock,
+		Savepoints:          r.Savepoints,
+		StopSavepoint:       r.StopSavepoint,
+		Restarts:            int64(r.Restarts),
+		StartedAt:           r.StartedAt,
+		EndedAt:             r.EndedAt,
+	}
+	for _, ref := range r.Retained {
+		stored.Retained = append(stored.Retained, checkpointstore.CheckpointRef(ref))
+	}
+	if r.Cause != nil {
+		stored.Cause = &checkpointstore.FailureCause{
+			Kind: kindWord(r.Cause.Kind), Message: r.Cause.Message, Stack: r.Cause.Stack, Operator: r.Cause.Operator,
+		}
+	}
+	return stored
+}
+
+// FromStored reads a stored record as the coordinator sees it. The error says
+// that the record was written by a newer version.
+func FromStored(stored checkpointstore.JobRecord) (coordinator.Record, error) {
+	status, err := coordinator.ParseJobStatus(stored.Status)
+	if err != nil {
+		return coordinator.Record{}, err
+	}
+	r := coordinator.Record{
+		Status:              status,
+		Latest:              coordinator.CheckpointRef(stored.Latest),
+		NextCheckpointBlock: stored.NextCheckpointBlock,
+		Savepoints:          stored.Savepoints,
+		StopSavepoint:       stored.StopSavepoint,
+		Restarts:            int(stored.Restarts),
+		StartedAt:           roundTime(stored.StartedAt),
+		EndedAt:             roundTime(stored.EndedAt),
+	}
+	for _, ref := range stored.Retained {
+		r.Retained = append(r.Retained, coordinator.CheckpointRef(ref))
+	}
+	if c := stored.Cause; c != nil {
+		r.Cause = &coordinator.Failure{Kind: kindOfWord(c.Kind), Message: c.Message, Stack: c.Stack, Operator: c.Operator}
+	}
+	return r, nil
+}
+
+// roundTime keeps a time as it is after a round through the store.
+func roundTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}
+
+func kindWord(kind coordinator.FailureKind) string {
+	switch kind {
+	case coordinator.LostProcess:
+		return "lost-process"
+	case coordinator.UserFailure:
+		return "user-failure"
+	case coordinator.PermanentFailure:
+		return "permanent-failure"
+	}
+	invariant.Check(false, "failure kind", "failure of unknown kind %d", kind)
+	return ""
+}
+
+// kindOfWord takes a word of a newer version for a permanent failure: a cause
+// that is stored is only shown.
+func kindOfWord(word string) coordinator.FailureKind {
+	switch word {
+	case "lost-process":
+		return coordinator.LostProcess
+	case "user-failure":
+		return coordinator.UserFailure
+	}
+	return coordinator.PermanentFailure
+}
