@@ -37,6 +37,8 @@ func TestChecksNoticeWhatIsPlanted(t *testing.T) {
 		{"new randomness", "pkg/runtime/task/a.go", `import "math/rand/v2"`, refusedImports, ""},
 		{"lock in a pure package", "pkg/coordinator/a.go", `import "sync/atomic"`, impureUses, "nothing to lock"},
 		{"file in a pure package", "pkg/graph/a.go", `import "os"`, impureUses, "only shells touch files"},
+		{"network in a pure package", "pkg/graph/a.go", `import "net/http"`, impureUses, "only shells talk to others"},
+		{"parser below net", "pkg/graph/a.go", `import "net/url"`, impureUses, ""},
 		{"file where it is allowed", "pkg/config/load.go", `import "os"`, impureUses, ""},
 		{"clock", "pkg/coordinator/a.go", `import "time"; var a = time.Now`, clockUses, "uses time.Now"},
 		{"renamed clock", "pkg/coordinator/a.go", `import wall "time"; var a = wall.Since`, clockUses, "uses time.Since"},
