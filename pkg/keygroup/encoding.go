@@ -162,6 +162,22 @@ func (e *Encoding[K]) Schema() string { return e.schema }
 // its bytes alone. False only for a plain string.
 func (e *Encoding[K]) SelfDelimiting() bool { return e.form != formString }
 
+// FixedSize is the number of bytes of every encoded key, or -1 if they differ
+// between keys.
+func (e *Encoding[K]) FixedSize() int {
+	if e.form == formString {
+		return -1
+	}
+	n := 0
+	for _, s := range e.steps {
+		if s.kind == stepString {
+			return -1
+		}
+		n += s.size
+	}
+	return n
+}
+
 // Hash is Hash of the key's encoded bytes.
 func (e *Encoding[K]) Hash(k *K) uint32 {
 	if e.form == formWord {

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/weirstream/weir/pkg/ids"
@@ -22,6 +21,7 @@ type Options struct {
 // and the states registered under it. Only the subtask's goroutine uses it.
 type Keyed[K comparable] struct {
 	current  statebackend.Current[K]
+	seq      uint64 // of the last key set; current.Seq, unless that key was foreign
 	encoding *keygroup.Encoding[K]
 	groups   groupCheck
 	options  Options
@@ -72,8 +72,9 @@ func (k *Keyed[K]) Backend() statebackend.KeyedState { return k.backend }
 // A key of a group that the subtask does not own is an error: its record came
 // to the wrong subtask, or the key was changed after it was routed.
 func (k *Keyed[K]) SetCurrentKey(key K) error {
+	k.seq++
 	k.current.Key = key
-	k.current.Seq++
+	k.current.Seq = k.seq
 	h := k.encoding.Hash(&k.current.Key)
 	k.current.Hash = h
 	if !k.groups.owns(h) {
@@ -94,7 +95,7 @@ func (k *Keyed[K]) foreignKey(key K, hash uint32) error {
 func (k *Keyed[K]) CurrentKey() K { return k.current.Key }
 
 // ErrNoKey is returned when a state is used while no key is current.
-var ErrNoKey = errors.New("no current key: keyed state can be used only while a record or timer of a keyed operator is processed")
+var ErrNoKey = statebackend.ErrNoKey
 
 // groupCheck tells whether a hash is in a key-group range, at little cost.
 type groupCheck struct {

@@ -1,0 +1,168 @@
+package memory
+
+import (
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/weirstream/weir/pkg/codec"
+	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/snapshot"
+	"github.com/weirstream/weir/pkg/statebackend"
+)
+
+// view is a frozen table without its types.
+type view interface {
+	// sort finds and orders the entries; write needs it.
+	sort(r keygroup.Range, maxParallelism int)
+	// write writes the section of the i-th group of the range, if it has entries.
+	write(w *statebackend.Writer, number, i int)
+	// forget drops what sort has made.
+	forget()
+	release()
+}
+
+// frozen is the frozen view of a State: statebackend.Frozen.
+type frozen struct {
+	options statebackend.Options
+	metas   []snapshot.StateMeta
+	views   []view
+}
+
+// WriteSnapshot implements statebackend.Frozen.
+func (f *frozen) WriteSnapshot(w io.Writer) (offsets []int64, states []snapshot.StateMeta, err error) {
+	defer func() {
+		for _, v := range f.views {
+			v.forget()
+		}
+		if err != nil {
+			offsets, states, err = nil, nil, fmt.Errorf("operator %q: %w", f.options.Operator, err)
+		}
+	}()
+	defer codec.Recover(&err)
+	for _, v := range f.views {
+		v.sort(f.options.Range, f.options.MaxParallelism)
+	}
+	out := statebackend.NewWriter(w)
+	for i := range f.options.Range.Len() {
+		out.Group()
+		for number, v := range f.views {
+			v.write(out, number, i)
+		}
+		if out.Err() != nil {
+			break
+		}
+	}
+	offsets, err = out.Finish()
+	return offsets, f.metas, err
+}
+
+// Release implements statebackend.Frozen.
+func (f *frozen) Release() {
+	for _, v := range f.views {
+		v.release()
+	}
+	f.views = nil
+}
+
+// frozenTable is the content of a table when it was frozen. While it is
+// alive, nobody changes what it refers to.
+type frozenTable[K comparable, V any] struct {
+	roots      [rootCount]root[K, V]
+	descriptor statebackend.Descriptor[K, V]
+	live       *atomic.Int32
+	entries    int64
+
+	// Set by sort, for write.
+	pages  []page[K, V]
+	refs   []ref // by group, and within a group in the order of the keys' bytes
+	groups []int // refs of the i-th group are groups[i] to groups[i+1]
+	key    []byte
+	value  []byte
+}
+
+// forget implements view.
+func (f *frozenTable[K, V]) forget() {
+	f.pages, f.refs, f.groups = nil, nil, nil
+}
+
+// release implements view.
+func (f *frozenTable[K, V]) release() {
+	f.live.Add(-1)
+	f.roots = [rootCount]root[K, V]{}
+}
+
+// sort implements view.
+func (f *frozenTable[K, V]) sort(r keygroup.Range, maxParallelism int) {
+	f.pages = f.pages[:0]
+	f.groups = make([]int, r.Len()+1)
+	for i := range f.roots {
+		root := &f.roots[i]
+		for j := 0; j < 1<<root.depth; {
+			p := *root.entry(j)
+			if p.used > 0 {
+				f.pages = append(f.pages, p)
+			}
+			j += 1 << (root.depth - p.depth)
+		}
+	}
+	// A counting sort by group, then an order within each.
+	for i := range f.pages {
+		for j := range f.pages[i].all() {
+			if s := f.pages[i].slot(uint32(j)); s.stamp != 0 {
+				f.groups[int(keygroup.OfHash(s.hash, maxParallelism))-int(r.First)+1]++
+			}
+		}
+	}
+	for i := range r.Len() {
+		f.groups[i+1] += f.groups[i]
+	}
+	f.refs = make([]ref, f.entries)
+	next := append([]int(nil), f.groups...)
+	o := orderOf(f.descriptor.Key.FixedSize())
+	for i := range f.pages {
+		for j := range f.pages[i].all() {
+			s := f.pages[i].slot(uint32(j))
+			if s.stamp == 0 {
+				continue
+			}
+			g := int(keygroup.OfHash(s.hash, maxParallelism)) - int(r.First)
+			f.key = f.descriptor.Key.Append(f.key[:0], &s.key)
+			f.refs[next[g]] = ref{rank: o.rank(f.key, 0), page: uint32(i), slot: uint32(j)}
+			next[g]++
+		}
+	}
+	o.scratch = make([]ref, longest(f.groups))
+	for i := range r.Len() {
+		o.sort(f.refs[f.groups[i]:f.groups[i+1]], 0, func(r ref) []byte {
+			f.key = f.descriptor.Key.Append(f.key[:0], &f.slot(r).key)
+			return f.key
+		})
+	}
+}
+
+func longest(starts []int) int {
+	n := 0
+	for i := range starts[1:] {
+		n = max(n, starts[i+1]-starts[i])
+	}
+	return n
+}
+
+func (f *frozenTable[K, V]) slot(r ref) *slot[K, V] { return f.pages[r.page].slot(r.slot) }
+
+// write implements view.
+func (f *frozenTable[K, V]) write(w *statebackend.Writer, number, i int) {
+	refs := f.refs[f.groups[i]:f.groups[i+1]]
+	if len(refs) == 0 {
+		return
+	}
+	w.State(number, len(refs))
+	for j := range refs {
+		s := f.slot(refs[j])
+		f.key = f.descriptor.Key.Append(f.key[:0], &s.key)
+		f.value = statebackend.AppendValueHeader(f.value[:0], 0, 0)
+		f.value = f.descriptor.Codec.Append(f.value, &s.value)
+		w.Entry(f.key, f.value)
+	}
+}
