@@ -1,0 +1,198 @@
+package simjob
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	weirids "github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/statebackend"
+)
+
+type ids = weirids.OperatorUID
+
+type frozenKeyed struct{ f statebackend.Frozen }
+
+// Write implements operator.Frozen.
+func (f frozenKeyed) Write(_ context.Context, w operator.SnapshotWriter) error { return w.Keyed(f.f) }
+
+// Release implements operator.Frozen.
+func (f frozenKeyed) Release() { f.f.Release() }
+
+// World is what is outside the job: transactions that are prepared and
+// invisible, and what has been committed. It outlives every crash. It belongs
+// to the goroutine that steps the job.
+type World struct {
+	prepared  map[string][]Count
+	committed map[string][]Count
+	// order is the names of committed transactions, oldest first.
+	order []string
+	// violations are broken rules that the world noticed.
+	violations []string
+}
+
+// NewWorld makes an empty world.
+func NewWorld() *World {
+	return &World{prepared: map[string][]Count{}, committed: map[string][]Count{}}
+}
+
+// Committed returns everything visible, in the order of commits.
+func (w *World) Committed() []Count {
+	var out []Count
+	for _, name := range w.order {
+		out = append(out, w.committed[name]...)
+	}
+	return out
+}
+
+// Transactions are the names of the committed transactions, oldest first.
+func (w *World) Transactions() []string { return slices.Clone(w.order) }
+
+// Prepared is the number of transactions that are neither committed nor removed.
+func (w *World) Prepared() int { return len(w.prepared) }
+
+// Violations are broken rules that the world noticed, such as a lost transaction.
+func (w *World) Violations() []string { return w.violations }
+
+func (w *World) prepare(name string, records []Count) {
+	if _, ok := w.prepared[name]; ok {
+		w.violations = append(w.violations, "transaction "+name+" was prepared twice")
+	}
+	w.prepared[name] = records
+}
+
+func (w *World) commit(name string) error {
+	if _, ok := w.committed[name]; ok {
+		return nil
+	}
+	records, ok := w.prepared[name]
+	if !ok {
+		w.violations = append(w.violations, "transaction "+name+" is lost")
+		return operator.Permanentf("transaction %s is neither prepared nor committed", name)
+	}
+	delete(w.prepared, name)
+	w.committed[name] = records
+	w.order = append(w.order, name)
+	return nil
+}
+
+// transactionName has what Recover must know: attempt and checkpoint.
+func transactionName(ctx *operator.Context, id weirids.CheckpointID) string {
+	return fmt.Sprintf("%s/%s/%d/%d", ctx.Job, ctx.Attempt, id, ctx.Index)
+}
+
+func (w *World) recover(job weirids.JobID, r operator.Recovery) {
+	names := make([]string, 0, len(w.prepared))
+	for name := range w.prepared {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		parts := splitName(name)
+		if parts.job != job || !parts.attempt.Less(r.Attempt) {
+			continue
+		}
+		if parts.checkpoint > r.Restored && !slices.Contains(r.Savepoints, parts.checkpoint) {
+			delete(w.prepared, name)
+		}
+	}
+}
+
+type nameParts struct {
+	job        weirids.JobID
+	attempt    weirids.AttemptID
+	checkpoint weirids.CheckpointID
+}
+
+func splitName(name string) nameParts {
+	var p nameParts
+	var index int
+	p.job = weirids.JobID(name[:32])
+	if _, err := fmt.Sscanf(name[33:], "%d.%d/%d/%d", &p.attempt.Token, &p.attempt.Number, &p.checkpoint, &index); err != nil {
+		panic(fmt.Sprintf("transaction name %q: %v", name, err))
+	}
+	return p
+}
+
+type sink struct{ world *World }
+
+// OpenWriter implements operator.TwoPhase.
+func (s sink) OpenWriter(ctx *operator.Context) (operator.TwoPhaseWriter[Count], error) {
+	return &writer{world: s.world, ctx: ctx}, nil
+}
+
+// OpenCommitter implements operator.TwoPhase.
+func (s sink) OpenCommitter(ctx *operator.Context) (operator.Committer, error) {
+	return &committer{world: s.world, ctx: ctx}, nil
+}
+
+// Describe implements operator.TwoPhase.
+func (s sink) Describe() operator.Description { return operator.Description{} }
+
+type writer struct {
+	world *World
+	ctx   *operator.Context
+	open  []Count
+}
+
+// Write implements operator.TwoPhaseWriter.
+func (w *writer) Write(v Count) error {
+	w.open = append(w.open, v)
+	return nil
+}
+
+// Prepare implements operator.TwoPhaseWriter.
+func (w *writer) Prepare(id weirids.CheckpointID) (operator.Prepared, error) {
+	if len(w.open) == 0 {
+		return nil, nil
+	}
+	p := &prepared{world: w.world, name: transactionName(w.ctx, id), records: w.open}
+	w.open = nil
+	return p, nil
+}
+
+// Close implements operator.TwoPhaseWriter.
+func (w *writer) Close() error { return nil }
+
+type prepared struct {
+	world   *World
+	name    string
+	records []Count
+}
+
+// Persist implements operator.Prepared.
+func (p *prepared) Persist(context.Context) ([]operator.Committable, error) {
+	p.world.prepare(p.name, p.records)
+	return []operator.Committable{operator.Committable(p.name)}, nil
+}
+
+type committer struct {
+	world *World
+	ctx   *operator.Context
+}
+
+// Recover implements operator.Committer.
+func (c *committer) Recover(_ context.Context, r operator.Recovery) error {
+	if c.ctx.Index == 0 {
+		c.world.recover(c.ctx.Job, r)
+	}
+	return nil
+}
+
+// Commit implements operator.Committer.
+func (c *committer) Commit(_ context.Context, all []operator.Committable) error {
+	for _, name := range all {
+		if err := c.world.commit(string(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close implements operator.Committer.
+func (c *committer) Close() error { return nil }
+
+// positionOf reads a source position as the sources of this job write it.
+func positionOf(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
