@@ -118,7 +118,7 @@ func newStore(t *testing.T) *checkpointstore.Store {
 	objects := map[string]objectstore.Store{}
 	return checkpointstore.New(func(uri string) (objectstore.Store, error) {
 		if objects[uri] == nil {
-			objects[uri] = objectmemory.New()
+			objects[uri] = objectmemory.New(uri)
 		}
 		return objects[uri], nil
 	})
