@@ -20,17 +20,24 @@ func NewSink[T any](s Sink[T]) Instance {
 type sinkOperator[T any] struct {
 	Stateless
 	sink   Sink[T]
+	uid    ids.OperatorUID
 	writer SinkWriter[T]
 }
 
 // Open implements Operator.
 func (s *sinkOperator[T]) Open(ctx *Context) (err error) {
+	s.uid = ctx.Operator
 	s.writer, err = s.sink.OpenWriter(ctx)
-	return err
+	return Failed(s.uid, err)
 }
 
 // Collect implements Collector.
-func (s *sinkOperator[T]) Collect(v T) error { return s.writer.Write(v) }
+func (s *sinkOperator[T]) Collect(v T) error {
+	if err := s.writer.Write(v); err != nil {
+		return Failed(s.uid, err)
+	}
+	return nil
+}
 
 // Freeze flushes: what a checkpoint covers has left the job.
 func (s *sinkOperator[T]) Freeze(element.Barrier) (Frozen, error) { return nil, s.flush() }
@@ -38,14 +45,14 @@ func (s *sinkOperator[T]) Freeze(element.Barrier) (Frozen, error) { return nil, 
 // Finish implements Operator.
 func (s *sinkOperator[T]) Finish() error { return s.flush() }
 
-func (s *sinkOperator[T]) flush() error { return s.writer.Flush() }
+func (s *sinkOperator[T]) flush() error { return Failed(s.uid, s.writer.Flush()) }
 
 // Close implements Operator.
 func (s *sinkOperator[T]) Close() error {
 	if s.writer == nil {
 		return nil
 	}
-	return s.writer.Close()
+	return Failed(s.uid, s.writer.Close())
 }
 
 // Committing is the commit side of a two-phase sink in one subtask. It
@@ -128,7 +135,12 @@ func (s *twoPhaseOperator[T]) Restore(ctx context.Context, r *Restored) error {
 }
 
 // Collect implements Collector.
-func (s *twoPhaseOperator[T]) Collect(v T) error { return s.writer.Write(v) }
+func (s *twoPhaseOperator[T]) Collect(v T) error {
+	if err := s.writer.Write(v); err != nil {
+		return Failed(s.ctx.Operator, err)
+	}
+	return nil
+}
 
 // Freeze implements Operator.
 func (s *twoPhaseOperator[T]) Freeze(b element.Barrier) (Frozen, error) {

@@ -1,0 +1,108 @@
+package stream
+
+import (
+	"context"
+	"io"
+
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/state"
+	"github.com/weirstream/weir/pkg/statebackend"
+)
+
+// Context tells a keyed function where it runs and under which key. It is
+// what states are registered with:
+//
+//	agg, err := state.NewValue[Agg](ctx, "agg")
+//
+// It is good for the life of the function, on the function's goroutine.
+type Context[K comparable] struct {
+	keyed *state.Keyed[K]
+	place *operator.Context
+	sides map[string]any // collectors of the side outputs that are consumed
+}
+
+// KeyedState makes a Context a state.Context.
+func (c *Context[K]) KeyedState() *state.Keyed[K] { return c.keyed }
+
+// Key is the key of the record that is being processed. There is none in Open
+// and Finish.
+func (c *Context[K]) Key() K { return c.keyed.CurrentKey() }
+
+// Job is the job's ID.
+func (c *Context[K]) Job() ids.JobID { return c.place.Job }
+
+// UID is the operator's.
+func (c *Context[K]) UID() ids.OperatorUID { return c.place.Operator }
+
+// Subtask is the number of this subtask among Parallelism.
+func (c *Context[K]) Subtask() int { return c.place.Index }
+
+// Parallelism is the number of subtasks of the operator.
+func (c *Context[K]) Parallelism() int { return c.place.Parallelism }
+
+// Output takes lines that users read with flinkctl logs.
+func (c *Context[K]) Output() io.Writer { return c.place.Output }
+
+func (c *Context[K]) side(tag string) any { return c.sides[tag] }
+
+// keyedOperator is what all operators with keyed state have in common: the
+// state's life. The user's states are registered between Open and Restore.
+type keyedOperator[K comparable] struct {
+	ctx Context[K]
+}
+
+func (o *keyedOperator[K]) open(ctx *operator.Context) error {
+	keyed, err := state.NewKeyed[K](state.Options{
+		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend,
+	})
+	if err != nil {
+		return err
+	}
+	o.ctx.keyed, o.ctx.place = keyed, ctx
+	return nil
+}
+
+// Restore implements operator.Operator.
+func (o *keyedOperator[K]) Restore(_ context.Context, r *operator.Restored) error {
+	if err := o.ctx.keyed.Backend().Restore(r.Keyed); err != nil {
+		return operator.Failed(o.ctx.UID(), err)
+	}
+	return nil
+}
+
+// Freeze implements operator.Operator.
+func (o *keyedOperator[K]) Freeze(element.Barrier) (operator.Frozen, error) {
+	f, err := o.ctx.keyed.Backend().Freeze()
+	if err != nil {
+		return nil, operator.Failed(o.ctx.UID(), err)
+	}
+	return frozenKeyed{f}, nil
+}
+
+// closeState drops the state. Open may have failed before there was any.
+func (o *keyedOperator[K]) closeState() error {
+	if o.ctx.keyed == nil {
+		return nil
+	}
+	return o.ctx.keyed.Backend().Close()
+}
+
+// fail names the operator in an error of the user's function.
+func (o *keyedOperator[K]) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	return operator.Failed(o.ctx.place.Operator, err)
+}
+
+type frozenKeyed struct{ state statebackend.Frozen }
+
+// Write implements operator.Frozen.
+func (f frozenKeyed) Write(_ context.Context, w operator.SnapshotWriter) error {
+	return w.Keyed(f.state)
+}
+
+// Release implements operator.Frozen.
+func (f frozenKeyed) Release() { f.state.Release() }

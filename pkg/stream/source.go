@@ -1,0 +1,33 @@
+package stream
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weirstream/weir/pkg/graph"
+	"github.com/weirstream/weir/pkg/operator"
+)
+
+// From reads a source. The UID stays the same between versions of the
+// program: the positions in the source are found by it.
+func From[T any](env *Env, uid string, src operator.Source[T], options ...Option) Stream[T] {
+	n, s := env.add(graph.SourceOperator, uid, true, options)
+	if src == nil {
+		env.failAt("source "+uid, "the source is nil")
+		return Stream[T]{env: env}
+	}
+	n.describeConnector(src.Describe())
+	n.make = func(out func(tag string) any) (operator.Instance, error) {
+		return operator.NewSource(src, mainOutput[T](out)), nil
+	}
+	return output(env, n, "", outputCodec[T](env, n, s, nil))
+}
+
+// describeConnector puts what a connector says about itself into the graph.
+func (n *node) describeConnector(d operator.Description) {
+	n.Bounded = d.Bounded
+	for k, v := range d.Options {
+		n.Options = append(n.Options, graph.Option{Key: k, Value: v})
+	}
+	slices.SortFunc(n.Options, func(a, b graph.Option) int { return strings.Compare(a.Key, b.Key) })
+}
