@@ -36,15 +36,15 @@ type Lane uint8
 
 // The lanes.
 const (
-	// RestoreLane: once, before anything else.
+	// RestoreLane runs once, before anything else.
 	RestoreLane Lane = iota + 1
-	// ListLane: listing the splits of a source.
+	// ListLane is listing the splits of a source.
 	ListLane
-	// FetchLane: fetching the next batch of a source. May wait for ever.
+	// FetchLane is fetching the next batch of a source. May wait for ever.
 	FetchLane
-	// SnapshotLane: writing a snapshot.
+	// SnapshotLane is writing a snapshot.
 	SnapshotLane
-	// CommitLane: committing what a published checkpoint had prepared.
+	// CommitLane is committing what a published checkpoint had prepared.
 	CommitLane
 )
 
@@ -87,24 +87,24 @@ type Report interface{ isReport() }
 
 // The reports.
 type (
-	// StatusReport: the task's status changed.
+	// StatusReport means that the task's status changed.
 	StatusReport struct {
 		Status  coordinator.TaskStatus
 		Failure coordinator.Failure // with Failed
 	}
-	// AckReport: the snapshot is durable.
+	// AckReport means that the snapshot is durable.
 	AckReport struct {
 		Checkpoint ids.CheckpointID
 		State      snapshot.SubtaskState
 	}
-	// DeclineReport: the snapshot cannot be taken.
+	// DeclineReport means that the snapshot cannot be taken.
 	DeclineReport struct {
 		Checkpoint ids.CheckpointID
 		Reason     string
 	}
-	// CommitReport: everything prepared up to the checkpoint is committed.
+	// CommitReport means that everything prepared up to the checkpoint is committed.
 	CommitReport struct{ Checkpoint ids.CheckpointID }
-	// SplitsReport: the source listed its splits.
+	// SplitsReport means that the source listed its splits.
 	SplitsReport struct {
 		Operator ids.OperatorUID
 		Splits   []snapshot.Split
@@ -123,12 +123,12 @@ type Progress uint8
 
 // The outcomes of Step.
 const (
-	// More: the stretch is over, there is more to do; step again.
+	// More means that the stretch is over, there is more to do; step again.
 	More Progress = iota + 1
-	// Idle: no input waits; everything collected has been sent.
+	// Idle means that no input waits; everything collected has been sent.
 	Idle
-	// Blocked: an output is out of credit.
+	// Blocked means that an output is out of credit.
 	Blocked
-	// Ended: finished, cancelled or failed; only Close may follow.
+	// Ended means that the subtask finished, was cancelled or failed; only Close may follow.
 	Ended
 )
