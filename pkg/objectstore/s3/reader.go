@@ -72,11 +72,13 @@ func (r *reader) open() error {
 		r.body, r.cancel = body, cancel
 		return nil
 	})
-	if errors.Is(err, objectstore.ErrPrecondition) {
+	if r.offset > 0 && errors.Is(err, objectstore.ErrPrecondition) {
 		return errObjectChanged
 	}
 	return err
 }
+
+var errObjectChanged = errors.New("object was replaced while it was read")
 
 // Read reads from the body.
 func (r *reader) Read(p []byte) (int, error) {
