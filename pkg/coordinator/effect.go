@@ -98,6 +98,9 @@ type (
 		Checkpoint ids.CheckpointID
 		Dir        string // savepoints: as in PersistMetadata
 		Handles    []snapshot.StateHandle
+		// Metadata is set when its _metadata was written, or may have been.
+		// Nobody writes to the checkpoint any more, so all of it can go.
+		Metadata bool
 	}
 	// DiscardCheckpoint deletes a subsumed checkpoint with its metadata.
 	DiscardCheckpoint struct{ Ref CheckpointRef }
@@ -114,26 +117,30 @@ type (
 	// Answer ends a user's request.
 	Answer struct {
 		Request RequestID
-		Path    string // of the savepoint
-		Status  JobStatus
-		Error   string // empty on success
+		// Path of the savepoint. With Error set as well, a stop's savepoint is
+		// complete and restorable, but the job ended before all was committed.
+		Path       string
+		Checkpoint ids.CheckpointID // of the savepoint
+		Status     JobStatus
+		Error      string // empty on success
 	}
-	// JobEnded: the terminal status is recorded; the driver may stop.
+	// JobEnded says that the terminal status is recorded; the driver may stop.
 	JobEnded struct{ Status JobStatus }
-	// StepDown: another leader owns the job; the driver stops without touching anything.
+	// StepDown is ordered because another leader owns the job; the driver stops without touching anything.
 	StepDown struct{ Token ids.FencingToken }
 )
 
 // Deployment is what all executors of an attempt are told alike.
 type Deployment struct {
-	Attempt    ids.AttemptID
-	Peers      []Peer
+	Attempt ids.AttemptID
+	Peers   []Peer
+	// Placements lists all subtasks by vertex, then index.
 	Placements []Placement
 	// RestoredCheckpoint is 0 when the job starts empty.
 	RestoredCheckpoint ids.CheckpointID
 	RestoreBase        string
 	Savepoints         []ids.CheckpointID
-	// Suspended: a published stop-with-savepoint is being finished; commit, read nothing.
+	// Suspended means that a published stop-with-savepoint is being finished; commit, read nothing.
 	Suspended bool
 }
 
@@ -164,8 +171,9 @@ type SplitAssignment struct {
 	// Indexes are places in the source's split list, Splits their content.
 	Indexes []int64
 	Splits  []snapshot.Split
-	// Complete: no further split will come.
+	// Complete means that no further split will come.
 	Complete bool
-	// List: this subtask is to list the splits, none being known yet.
+	// List means that this subtask is to list the splits: none is known yet, or
+	// the lister was interrupted. Splits it names again are not taken twice.
 	List bool
 }

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/weirstream/weir/pkg/coordinator/slots"
@@ -21,14 +22,27 @@ type FailureKind uint8
 
 // The kinds of failure.
 const (
-	// LostProcess: an executor, TaskManager or connection was lost. The first
+	// LostProcess means that an executor, TaskManager or connection was lost. The first
 	// restart is immediate, later ones back off; never given up.
 	LostProcess FailureKind = iota + 1
-	// UserFailure: an error or panic of user code. Follows the restart strategy.
+	// UserFailure is an error or panic of user code. Follows the restart strategy.
 	UserFailure
-	// PermanentFailure: a restart cannot cure it. The job fails at once.
+	// PermanentFailure means that a restart cannot cure it. The job fails at once.
 	PermanentFailure
 )
+
+// String names the kind in words for users.
+func (k FailureKind) String() string {
+	switch k {
+	case LostProcess:
+		return "lost-process"
+	case UserFailure:
+		return "user-failure"
+	case PermanentFailure:
+		return "permanent"
+	}
+	return fmt.Sprintf("FailureKind(%d)", uint8(k))
+}
 
 // Failure is the cause of a failure as users see it.
 type Failure struct {
@@ -43,18 +57,49 @@ type TaskStatus uint8
 
 // The statuses of a task.
 const (
-	// Deploying: sent to its executor, not yet heard of.
+	// Deploying is sent to its executor, not yet heard of.
 	Deploying TaskStatus = iota + 1
-	// Initializing: restoring state.
+	// Initializing is restoring state.
 	Initializing
-	// Running: restored, committables of the restored checkpoint committed, processing.
+	// Running has restored its state, committed what the restored checkpoint had
+	// prepared, and processes.
 	Running
-	// RunningEndOfData: running, and all its inputs have ended.
+	// RunningEndOfData is running, and all its inputs have ended.
 	RunningEndOfData
+	// Finished has ended because FinishTasks said so.
 	Finished
+	// Canceled has ended because CancelTasks said so.
 	Canceled
+	// Failed has ended by an error or panic, see the event's Failure.
 	Failed
 )
+
+// String is the word that flinkctl shows.
+func (s TaskStatus) String() string {
+	switch s {
+	case Deploying:
+		return "DEPLOYING"
+	case Initializing:
+		return "INITIALIZING"
+	case Running:
+		return "RUNNING"
+	case RunningEndOfData:
+		return "END_OF_DATA"
+	case Finished:
+		return "FINISHED"
+	case Canceled:
+		return "CANCELED"
+	case Failed:
+		return "FAILED"
+	}
+	return fmt.Sprintf("TaskStatus(%d)", uint8(s))
+}
+
+// isActive reports whether the task is up and takes part in checkpoints.
+func (s TaskStatus) isActive() bool { return s == Running || s == RunningEndOfData }
+
+// hasEnded reports whether nothing more comes from the task.
+func (s TaskStatus) hasEnded() bool { return s == Finished || s == Canceled || s == Failed }
 
 // Slot is one leased slot, on a TaskManager.
 type Slot = slots.Slot
@@ -67,7 +112,7 @@ type Record struct {
 	Latest CheckpointRef
 	// Retained are the published checkpoints that still exist, oldest first, Latest included unless it is a savepoint.
 	Retained []CheckpointRef
-	// NextCheckpointBlock: all checkpoint IDs below it may have been used (I6).
+	// NextCheckpointBlock means that all checkpoint IDs below it may have been used (I6).
 	NextCheckpointBlock ids.CheckpointID
 	// Savepoints completed by this job.
 	Savepoints []ids.CheckpointID
@@ -88,25 +133,25 @@ type CheckpointRef struct {
 // Events. Those that come from an attempt carry it; those that answer a
 // CAS carry the fencing token.
 type (
-	// JobClaimed: the record was swapped to our token; its content is what was
+	// JobClaimed means that the record was swapped to our token; its content is what was
 	// there before (a new job: the zero Record with status Created).
 	JobClaimed struct {
 		Token  ids.FencingToken
 		Record Record
 	}
-	// JobClaimFailed: the store could not be read or written. Tried again with backoff.
+	// JobClaimFailed means that the store could not be read or written. Tried again with backoff.
 	JobClaimFailed struct{ Reason string }
-	// Fenced: a swap found a larger token or foreign content. This leader is over.
+	// Fenced means that a swap found a larger token or foreign content. This leader is over.
 	Fenced struct{ Token ids.FencingToken }
 
-	// CheckpointLoaded: the metadata to restore from was read.
+	// CheckpointLoaded means that the metadata to restore from was read.
 	CheckpointLoaded struct {
 		Token      ids.FencingToken
 		Ref        CheckpointRef
 		Base       string // handle names are relative to it
 		Checkpoint *snapshot.CompletedCheckpoint
 	}
-	// CheckpointLoadFailed: Permanent when it is corrupt or does not fit the
+	// CheckpointLoadFailed is Permanent when it is corrupt or does not fit the
 	// graph; otherwise the read failed and is tried again (I9).
 	CheckpointLoadFailed struct {
 		Token     ids.FencingToken
@@ -120,22 +165,22 @@ type (
 		Attempt ids.AttemptID
 		Slots   []Slot
 	}
-	// SlotsShort: not enough slots now; the request stays queued.
+	// SlotsShort means that there are not enough slots now; the request stays queued.
 	SlotsShort struct {
 		Attempt    ids.AttemptID
 		Want, Free int
 	}
-	// ExecutorReady: the executor process registered.
+	// ExecutorReady means that the executor process registered.
 	ExecutorReady struct {
 		Executor    ids.ExecutorID
 		DataAddress string
 	}
-	// ExecutorLost: its stream broke, it exited, could not be started, or its TaskManager was lost.
+	// ExecutorLost means that its stream broke, it exited, could not be started, or its TaskManager was lost.
 	ExecutorLost struct {
 		Executor ids.ExecutorID
 		Failure  Failure
 	}
-	// TaskManagerLost: its stream broke or its heartbeats ended.
+	// TaskManagerLost means that its stream broke or its heartbeats ended.
 	TaskManagerLost struct {
 		TaskManager ids.TaskManagerID
 		Reason      string
@@ -148,7 +193,7 @@ type (
 		Failure Failure // with Failed
 	}
 
-	// SplitsDiscovered: subtask 0 of a source listed splits that are new.
+	// SplitsDiscovered means that subtask 0 of a source listed splits that are new.
 	SplitsDiscovered struct {
 		Attempt  ids.AttemptID
 		Operator ids.OperatorUID
@@ -156,37 +201,37 @@ type (
 		Complete bool
 	}
 
-	// CheckpointAcked: a subtask's snapshot is durable.
+	// CheckpointAcked means that a subtask's snapshot is durable.
 	CheckpointAcked struct {
 		Attempt    ids.AttemptID
 		Checkpoint ids.CheckpointID
 		State      snapshot.SubtaskState
 	}
-	// CheckpointDeclined: a subtask cannot take its snapshot.
+	// CheckpointDeclined means that a subtask cannot take its snapshot.
 	CheckpointDeclined struct {
 		Attempt    ids.AttemptID
 		Checkpoint ids.CheckpointID
 		Subtask    ids.SubtaskID
 		Reason     string
 	}
-	// MetadataPersisted: _metadata is durable.
+	// MetadataPersisted means that _metadata is durable.
 	MetadataPersisted struct {
 		Token      ids.FencingToken
 		Checkpoint ids.CheckpointID
 		URI        string
 	}
-	// MetadataPersistFailed: it is not, or it is unknown whether it is.
+	// MetadataPersistFailed means that it is not durable, or that nobody knows.
 	MetadataPersistFailed struct {
 		Token      ids.FencingToken
 		Checkpoint ids.CheckpointID
 		Reason     string
 	}
-	// CheckpointPublished: the swap of the record to this checkpoint succeeded.
+	// CheckpointPublished means that the swap of the record to this checkpoint succeeded.
 	CheckpointPublished struct {
 		Token      ids.FencingToken
 		Checkpoint ids.CheckpointID
 	}
-	// PublishFailed: the swap surely did not happen. (An unknown outcome is
+	// PublishFailed means that the swap surely did not happen. (An unknown outcome is
 	// re-read by the driver until it is known.)
 	PublishFailed struct {
 		Token      ids.FencingToken
@@ -198,7 +243,7 @@ type (
 		Token    ids.FencingToken
 		Revision uint64
 	}
-	// CommitAcked: a subtask has committed everything prepared up to the checkpoint.
+	// CommitAcked means that a subtask has committed everything prepared up to the checkpoint.
 	CommitAcked struct {
 		Attempt    ids.AttemptID
 		Checkpoint ids.CheckpointID
@@ -214,7 +259,7 @@ type (
 	// CancelRequested by a user.
 	CancelRequested struct{ Request RequestID }
 
-	// DeadlinePassed: the time NextDeadline gave has come.
+	// DeadlinePassed means that the time NextDeadline gave has come.
 	DeadlinePassed struct{}
 )
 

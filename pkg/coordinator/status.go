@@ -5,15 +5,23 @@ import "fmt"
 // JobStatus is the lifecycle of a job, in Flink's words.
 type JobStatus uint8
 
-// The statuses of a job. Finished, Canceled and FailedStatus are terminal.
+// The statuses of a job. The last three are terminal: a job never leaves them.
 const (
+	// Created: accepted, never yet run; it waits for its restore point, slots or executors.
 	Created JobStatus = iota + 1
+	// RunningStatus: all tasks are running.
 	RunningStatus
+	// Restarting: it has run and is on its way to running again.
 	Restarting
+	// Cancelling: a user cancelled it; tasks are being ended.
 	Cancelling
+	// Failing: it has failed for good, which is being recorded.
 	Failing
+	// FinishedStatus: all input was read, or it was stopped with a savepoint; all is committed.
 	FinishedStatus
+	// CanceledStatus: ended by a user.
 	CanceledStatus
+	// FailedStatus: ended by the failure in Cause.
 	FailedStatus
 )
 

@@ -1,0 +1,458 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// wantsPeriodic reports whether a periodic checkpoint waits for nothing but its time.
+func (c *Coordinator) wantsPeriodic() bool {
+	if c.phase != phaseRun || c.cfg.Checkpointing.Interval <= 0 || c.attempt.finishing || c.attempt.awaited != 0 ||
+		c.record.desired.StopSavepoint || c.isAllEndOfData() {
+		return false
+	}
+	periodic := 0
+	for _, p := range c.pending {
+		switch p.kind {
+		case snapshot.Checkpoint:
+			periodic++
+		case snapshot.StopSavepoint, snapshot.FinalCheckpoint:
+			return false
+		case snapshot.Savepoint:
+		}
+	}
+	for _, r := range c.waiting {
+		if r.stop {
+			return false
+		}
+	}
+	return periodic < c.cfg.Checkpointing.MaxConcurrent
+}
+
+// periodicDue is when the next periodic checkpoint may be triggered.
+func (c *Coordinator) periodicDue() time.Time {
+	due := c.nextTrigger
+	if pause := c.cfg.Checkpointing.MinPause; !c.lastEnd.IsZero() && c.lastEnd.Add(pause).After(due) {
+		due = c.lastEnd.Add(pause)
+	}
+	return due
+}
+
+func (c *Coordinator) isAllEndOfData() bool {
+	return c.attempt.counts[RunningEndOfData] == c.layout.total()
+}
+
+// wantsFinal reports whether the last checkpoint of a bounded job is due: all
+// input was read, however long the interval (a job shorter than its interval
+// ends at once). A checkpoint that is under way is waited for, so that no task
+// has two of them; at the end of data it has nothing to wait for itself.
+func (c *Coordinator) wantsFinal() bool {
+	if !c.isAllEndOfData() || c.timers.isSet(timerFinal) || len(c.waiting) > 0 {
+		return false
+	}
+	for _, p := range c.pending {
+		if p.kind != snapshot.Savepoint {
+			return false
+		}
+	}
+	return true
+}
+
+// trigger starts a checkpoint, unless no ID is reserved yet.
+func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepointRequest) bool {
+	id, ok := c.takeID()
+	if !ok {
+		return false
+	}
+	p := &pendingCheckpoint{
+		id: id, kind: kind, attempt: c.attempt.id, stage: collecting,
+		triggeredAt: now, deadline: now.Add(c.cfg.Checkpointing.Timeout),
+		request: request, acks: make([]*snapshot.SubtaskState, c.layout.total()),
+	}
+	barrier := element.Barrier{Checkpoint: id}
+	if p.isSavepoint() {
+		p.dir = request.dir
+		barrier.Savepoint, barrier.SavepointDir = true, p.dir
+		barrier.Stop = kind == snapshot.StopSavepoint
+		c.note(now, fmt.Sprintf("%s %d triggered", kind, id))
+	}
+	if n := len(c.pending); n > 0 {
+		invariant.Check(c.pending[n-1].id < id, "I6", "checkpoint %d is triggered after %d", id, c.pending[n-1].id)
+	}
+	c.pending = append(c.pending, p)
+	for _, x := range c.attempt.executors {
+		if len(x.sources) > 0 {
+			c.emit(TriggerCheckpoint{Executor: x.id, Barrier: barrier, Subtasks: x.sources})
+		}
+	}
+	return true
+}
+
+// onCheckpointAcked takes an acknowledgement of the current attempt.
+func (c *Coordinator) onCheckpointAcked(now time.Time, e CheckpointAcked) {
+	switch c.acknowledge(now, e) {
+	case Accepted:
+		c.acks.Accepted++
+	case Duplicate:
+		c.acks.Duplicate++
+	case Late:
+		c.acks.Late++
+	case Unknown:
+		c.acks.Unknown++
+	}
+}
+
+func (c *Coordinator) acknowledge(now time.Time, e CheckpointAcked) AckResult {
+	i, ok := c.layout.index(e.State.Subtask)
+	p := c.findPending(e.Checkpoint)
+	switch {
+	case !ok:
+		return Unknown
+	case p == nil:
+		return c.lateAck(e)
+	case p.acks[i] != nil:
+		c.discardOthers(p, i, e.State)
+		return Duplicate
+	}
+	invariant.Check(p.stage == collecting, "I3", "checkpoint %d is being persisted without %v", p.id, e.State.Subtask)
+	state := e.State
+	p.acks[i] = &state
+	p.acked++
+	state.EachHandle(func(h snapshot.StateHandle) { p.size += h.Size })
+	if p.acked == c.layout.total() {
+		c.persist(now, p)
+	}
+	return Accepted
+}
+
+// discardOthers deletes what a repeated acknowledgement brings beyond the
+// accepted one: an upload that was tried twice. What was accepted stays.
+func (c *Coordinator) discardOthers(p *pendingCheckpoint, i int, again snapshot.SubtaskState) {
+	accepted := make(map[string]bool)
+	p.acks[i].EachHandle(func(h snapshot.StateHandle) { accepted[h.Name] = true })
+	c.discard(p.id, p.dir, false, func(f func(snapshot.StateHandle)) {
+		again.EachHandle(func(h snapshot.StateHandle) {
+			if !accepted[h.Name] {
+				f(h)
+			}
+		})
+	})
+}
+
+// lateAck takes an acknowledgement for a checkpoint that is not pending.
+func (c *Coordinator) lateAck(e CheckpointAcked) AckResult {
+	ended, known := c.findEnded(e.Checkpoint)
+	switch {
+	case known && ended.completed:
+		// All subtasks had acknowledged it: these files are in use.
+		return Duplicate
+	case known:
+		c.discard(e.Checkpoint, ended.dir, false, e.State.EachHandle)
+		return Late
+	}
+	for _, p := range c.unsettled {
+		if p.id == e.Checkpoint {
+			return Duplicate // its files go with its metadata
+		}
+	}
+	for _, g := range c.record.goals {
+		if g.savepoint.id == e.Checkpoint {
+			return Duplicate
+		}
+	}
+	if slices.Contains(c.record.desired.Savepoints, e.Checkpoint) {
+		return Unknown // savepoints stay, however long ago
+	}
+	c.discard(e.Checkpoint, "", false, e.State.EachHandle)
+	return Unknown
+}
+
+// discardStaleAck deletes the files of an older attempt of ours that come too
+// late, when it is certain that nobody needs them. Of an older leadership
+// nothing is known here: the sweep at its takeover has its files.
+func (c *Coordinator) discardStaleAck(ev Event) {
+	e, ok := ev.(CheckpointAcked)
+	if !ok || e.Attempt.Token != c.token || c.token == 0 || c.phase == phaseClaim {
+		return
+	}
+	if ended, known := c.findEnded(e.Checkpoint); known && !ended.completed {
+		c.discard(e.Checkpoint, ended.dir, false, e.State.EachHandle)
+	}
+}
+
+func (c *Coordinator) onCheckpointDeclined(now time.Time, e CheckpointDeclined) {
+	p := c.findPending(e.Checkpoint)
+	if p == nil || p.stage != collecting {
+		c.dropped.OutOfPlace++
+		return
+	}
+	c.abort(now, p, Declined, fmt.Sprintf("%s: %s", c.describe(e.Subtask), e.Reason))
+}
+
+// persist writes the metadata of a checkpoint that everybody has acknowledged.
+func (c *Coordinator) persist(now time.Time, p *pendingCheckpoint) {
+	cc, err := c.complete(now, p)
+	if err != nil {
+		c.abort(now, p, Declined, err.Error())
+		return
+	}
+	p.stage = persisting
+	c.emit(PersistMetadata{Token: c.token, Checkpoint: cc, Dir: p.dir})
+}
+
+func (c *Coordinator) onMetadataPersisted(now time.Time, e MetadataPersisted) {
+	if c.settle(e.Checkpoint) {
+		return
+	}
+	p := c.findPending(e.Checkpoint)
+	if p == nil || p.stage != persisting {
+		c.dropped.OutOfPlace++
+		return
+	}
+	p.uri = e.URI
+	if p.kind == snapshot.Savepoint {
+		c.recordSavepoint(p)
+		return
+	}
+	p.stage = publishing
+	c.record.queue = append(c.record.queue, p)
+}
+
+func (c *Coordinator) onMetadataPersistFailed(now time.Time, e MetadataPersistFailed) {
+	if c.settle(e.Checkpoint) {
+		return
+	}
+	p := c.findPending(e.Checkpoint)
+	if p == nil || p.stage != persisting {
+		c.dropped.OutOfPlace++
+		return
+	}
+	// The write may have succeeded all the same. It was not published, so
+	// nobody restores from it, and its ID is not used again: it can go.
+	p.stage = publishing
+	c.abort(now, p, MetadataNotPersisted, e.Reason)
+}
+
+// settle deletes a checkpoint that was given up while its metadata was being
+// written, now that the write is over.
+func (c *Coordinator) settle(id ids.CheckpointID) bool {
+	for i, p := range c.unsettled {
+		if p.id == id {
+			c.unsettled = append(c.unsettled[:i], c.unsettled[i+1:]...)
+			c.discard(p.id, p.dir, true, p.eachHandle)
+			c.recent.add(endedCheckpoint{id: p.id, dir: p.dir}, endedMax)
+			return true
+		}
+	}
+	return false
+}
+
+// publish swaps the record to one in which the checkpoint is the latest.
+func (c *Coordinator) publish(p *pendingCheckpoint) {
+	w := &c.record
+	invariant.Check(p.stage == publishing && p.uri != "", "I3", "checkpoint %d is published before its metadata is durable", p.id)
+	invariant.Check(p.id > w.desired.Latest.ID, "I6", "checkpoint %d is published after %d", p.id, w.desired.Latest.ID)
+	next := w.desired.clone()
+	next.NextCheckpointBlock = max(next.NextCheckpointBlock, c.nextID+checkpointBlock)
+	next.Latest = CheckpointRef{ID: p.id, URI: p.uri}
+	w.unretained = nil
+	if p.kind == snapshot.StopSavepoint {
+		next.StopSavepoint = true
+		next.Savepoints = append(next.Savepoints, p.id)
+	} else {
+		next.Retained = append(next.Retained, next.Latest)
+		if drop := len(next.Retained) - c.cfg.Checkpointing.Retained; drop > 0 {
+			w.unretained = slices.Clone(next.Retained[:drop])
+			next.Retained = slices.Clone(next.Retained[drop:])
+		}
+	}
+	w.publishing, w.swapped = p, next
+	c.emit(PublishCheckpoint{Token: c.token, Checkpoint: p.id, Record: next.clone()})
+}
+
+func (c *Coordinator) onCheckpointPublished(now time.Time, e CheckpointPublished) {
+	w := &c.record
+	p := w.publishing
+	if p == nil || p.id != e.Checkpoint {
+		c.dropped.OutOfPlace++
+		return
+	}
+	w.publishing = nil
+	w.desired.Latest, w.desired.Retained = w.swapped.Latest, w.swapped.Retained
+	w.desired.Savepoints, w.desired.StopSavepoint = w.swapped.Savepoints, w.swapped.StopSavepoint
+	w.desired.NextCheckpointBlock = max(w.desired.NextCheckpointBlock, w.swapped.NextCheckpointBlock)
+	w.blockEnd = w.swapped.NextCheckpointBlock
+	w.swapped = Record{}
+	c.endPending(now, p, "")
+	if p.kind == snapshot.StopSavepoint {
+		c.stop.publish(p)
+		c.note(now, fmt.Sprintf("stop-savepoint %d is complete: %s", p.id, p.uri))
+	} else {
+		c.keepLive(p.id, p.eachHandle)
+	}
+	c.failuresInARow = 0
+	c.restarts.onCheckpoint()
+	if c.phase == phaseRun && p.attempt == c.attempt.id {
+		c.attempt.checkpointed = true
+		if p.kind == snapshot.StopSavepoint || p.kind == snapshot.FinalCheckpoint {
+			c.awaitCommits(p.id)
+		}
+		c.notifyComplete(p)
+		c.subsumeBefore(now, p.id)
+	}
+	for _, ref := range w.unretained {
+		c.dropLive(ref.ID)
+		c.emit(DiscardCheckpoint{Ref: ref})
+	}
+	w.unretained = nil
+}
+
+// notifyComplete tells all executors to commit. It is called while handling
+// CheckpointPublished and from nowhere else, and nobody else makes the effect:
+// that is how I3 is held. An executor that does not get it has lost its
+// stream, so it is an ExecutorLost, and the restart commits: there is nothing
+// to be notified again.
+func (c *Coordinator) notifyComplete(p *pendingCheckpoint) {
+	invariant.Check(c.record.desired.Latest.ID == p.id, "I3", "checkpoint %d is notified, %d is published", p.id, c.record.desired.Latest.ID)
+	for _, x := range c.attempt.executors {
+		c.emit(NotifyComplete{Executor: x.id, Checkpoint: p.id})
+	}
+}
+
+// subsumeBefore gives up the periodic checkpoints that a newer one has
+// overtaken. Savepoints are never: their user waits.
+func (c *Coordinator) subsumeBefore(now time.Time, id ids.CheckpointID) {
+	for _, p := range slices.Clone(c.pending) {
+		if p.id < id && p.kind == snapshot.Checkpoint {
+			c.abort(now, p, Subsumed, "")
+		}
+	}
+}
+
+func (c *Coordinator) onPublishFailed(now time.Time, e PublishFailed) {
+	w := &c.record
+	p := w.publishing
+	if p == nil || p.id != e.Checkpoint {
+		c.dropped.OutOfPlace++
+		return
+	}
+	w.publishing, w.unretained, w.swapped = nil, nil, Record{}
+	c.abort(now, p, NotPublished, e.Reason)
+}
+
+func (c *Coordinator) onCommitAcked(e CommitAcked) {
+	a := &c.attempt
+	i, ok := c.layout.index(e.Subtask)
+	if !ok || !a.deployed || e.Checkpoint <= a.committed[i] {
+		c.dropped.OutOfPlace++
+		return
+	}
+	if a.awaited != 0 && a.committed[i] < a.awaited && e.Checkpoint >= a.awaited {
+		a.commitsAwaited--
+	}
+	a.committed[i] = e.Checkpoint
+}
+
+// awaitCommits makes the job end when everybody has committed the checkpoint.
+func (c *Coordinator) awaitCommits(id ids.CheckpointID) {
+	a := &c.attempt
+	a.awaited, a.commitsAwaited = id, 0
+	for _, done := range a.committed {
+		if done < id {
+			a.commitsAwaited++
+		}
+	}
+	c.detail = fmt.Sprintf("waiting for the commits of checkpoint %d", id)
+}
+
+// expirePending gives up what is older than the timeout.
+func (c *Coordinator) expirePending(now time.Time) {
+	for _, p := range slices.Clone(c.pending) {
+		if p.canExpire() && !now.Before(p.deadline) && c.findPending(p.id) == p {
+			c.abort(now, p, Expired, fmt.Sprintf("%d of %d subtasks acknowledged within %s", p.acked, c.layout.total(), c.cfg.Checkpointing.Timeout))
+		}
+	}
+}
+
+// abort gives a checkpoint up. Its swap is not under way: it was never
+// published and never will be (I10), so what is known of its files goes, now
+// or when the write of its metadata is over.
+func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortReason, detail string) {
+	invariant.Check(c.record.publishing != p, "I10", "checkpoint %d is aborted while its publication is under way", p.id)
+	c.record.queue = slices.DeleteFunc(c.record.queue, func(q *pendingCheckpoint) bool { return q == p })
+	text := reason.String()
+	if detail != "" {
+		text += ": " + detail
+	}
+	persistUnderWay := p.stage == persisting
+	metadata := p.stage == publishing
+	c.endPending(now, p, text)
+	if p.attempt == c.attempt.id && c.phase == phaseRun {
+		for _, x := range c.attempt.executors {
+			c.emit(NotifyAborted{Executor: x.id, Checkpoint: p.id, Reason: reason})
+		}
+	}
+	if persistUnderWay {
+		// Bounded by the writes under way: each is answered.
+		c.unsettled = append(c.unsettled, p)
+	} else {
+		c.discard(p.id, p.dir, metadata, p.eachHandle)
+	}
+	if reason != Subsumed {
+		c.note(now, fmt.Sprintf("%s %d aborted: %s", p.kind, p.id, text))
+	}
+	if p.isSavepoint() {
+		c.answerSavepoint(p, fmt.Sprintf("%s %d failed: %s", p.kind, p.id, text))
+		return
+	}
+	c.countFailure(now, p, reason, text)
+}
+
+// countFailure fails the job over when too many checkpoints in a row have failed.
+func (c *Coordinator) countFailure(now time.Time, p *pendingCheckpoint, reason AbortReason, text string) {
+	switch reason {
+	case Subsumed, JobFailing, JobCancelling:
+		return
+	case Declined, Expired, MetadataNotPersisted, NotPublished:
+	}
+	if c.phase != phaseRun || p.attempt != c.attempt.id {
+		return
+	}
+	c.failuresInARow++
+	if limit := c.cfg.Checkpointing.TolerableFailures; limit >= 0 && c.failuresInARow > limit {
+		c.failover(now, Failure{Kind: UserFailure, Message: fmt.Sprintf(
+			"%d checkpoints in a row have failed, %d are tolerated; the last, checkpoint %d, %s", c.failuresInARow, limit, p.id, text)})
+		return
+	}
+	if p.kind == snapshot.FinalCheckpoint {
+		c.timers.set(timerFinal, now.Add(c.backoff(c.cfg.Restart.Backoff, c.finalFailures)))
+		c.finalFailures++
+	}
+}
+
+// endPending moves a checkpoint from the pending ones to the history.
+func (c *Coordinator) endPending(now time.Time, p *pendingCheckpoint, failure string) {
+	c.removePending(p)
+	if p.kind == snapshot.Checkpoint {
+		c.lastEnd = now
+	}
+	view := p.view(c.layout.total())
+	view.Duration = now.Sub(p.triggeredAt)
+	if failure == "" {
+		c.completed++
+		view.Status, view.Path = CheckpointCompleted, p.uri
+	} else {
+		c.aborted++
+		view.Status, view.Reason = CheckpointFailed, failure
+	}
+	c.history.add(view, checkpointsMax)
+	if p.stage != persisting {
+		c.recent.add(endedCheckpoint{id: p.id, completed: failure == "", dir: p.dir}, endedMax)
+	}
+}

@@ -1,0 +1,242 @@
+package coordinator
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+func (ClaimJob) isEffect()          {}
+func (LoadCheckpoint) isEffect()    {}
+func (UpdateRecord) isEffect()      {}
+func (RequestSlots) isEffect()      {}
+func (ReleaseSlots) isEffect()      {}
+func (LaunchExecutor) isEffect()    {}
+func (StopExecutor) isEffect()      {}
+func (DeployTasks) isEffect()       {}
+func (AssignSplits) isEffect()      {}
+func (TriggerCheckpoint) isEffect() {}
+func (PersistMetadata) isEffect()   {}
+func (PublishCheckpoint) isEffect() {}
+func (NotifyComplete) isEffect()    {}
+func (NotifyAborted) isEffect()     {}
+func (DiscardHandles) isEffect()    {}
+func (DiscardCheckpoint) isEffect() {}
+func (SweepAttempts) isEffect()     {}
+func (FinishTasks) isEffect()       {}
+func (CancelTasks) isEffect()       {}
+func (Answer) isEffect()            {}
+func (JobEnded) isEffect()          {}
+func (StepDown) isEffect()          {}
+
+// String prints id:uri.
+func (r CheckpointRef) String() string {
+	if r.ID == 0 && r.URI == "" {
+		return "none"
+	}
+	return fmt.Sprintf("%d:%s", r.ID, r.URI)
+}
+
+// String prints the record on one line, leaving out what is empty.
+func (r Record) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "{%s latest=%s retained=%v block=%d", r.Status, r.Latest, r.Retained, r.NextCheckpointBlock)
+	if len(r.Savepoints) > 0 {
+		fmt.Fprintf(&b, " savepoints=%v", r.Savepoints)
+	}
+	if r.StopSavepoint {
+		b.WriteString(" stop-savepoint")
+	}
+	if r.Restarts > 0 {
+		fmt.Fprintf(&b, " restarts=%d", r.Restarts)
+	}
+	if r.Cause != nil {
+		fmt.Fprintf(&b, " cause=%q", r.Cause.Message)
+	}
+	b.WriteString("}")
+	return b.String()
+}
+
+// String prints the effect for scripts and traces.
+func (ClaimJob) String() string { return "ClaimJob" }
+
+// String prints the effect for scripts and traces.
+func (e LoadCheckpoint) String() string { return fmt.Sprintf("LoadCheckpoint %s", e.Ref) }
+
+// String prints the effect for scripts and traces.
+func (e UpdateRecord) String() string {
+	return fmt.Sprintf("UpdateRecord revision=%d %s", e.Revision, e.Record)
+}
+
+// String prints the effect for scripts and traces.
+func (e RequestSlots) String() string {
+	return fmt.Sprintf("RequestSlots attempt=%s count=%d", e.Attempt, e.Count)
+}
+
+// String prints the effect for scripts and traces.
+func (e ReleaseSlots) String() string { return fmt.Sprintf("ReleaseSlots attempt=%s", e.Attempt) }
+
+// String prints the effect for scripts and traces.
+func (e LaunchExecutor) String() string {
+	return fmt.Sprintf("LaunchExecutor %s@%s slots=%d", e.Executor.Attempt, e.Executor.TaskManager, e.Slots)
+}
+
+// String prints the effect for scripts and traces.
+func (e StopExecutor) String() string {
+	how := "kill"
+	if !e.Kill {
+		how = "grace=" + e.Grace.String()
+	}
+	return fmt.Sprintf("StopExecutor %s@%s %s", e.Executor.Attempt, e.Executor.TaskManager, how)
+}
+
+// String prints the effect for scripts and traces, with every task.
+func (e DeployTasks) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "DeployTasks %s@%s", e.Executor.Attempt, e.Executor.TaskManager)
+	if e.Plan.RestoredCheckpoint != 0 {
+		fmt.Fprintf(&b, " restored=%d base=%s", e.Plan.RestoredCheckpoint, e.Plan.RestoreBase)
+	}
+	if len(e.Plan.Savepoints) > 0 {
+		fmt.Fprintf(&b, " savepoints=%v", e.Plan.Savepoints)
+	}
+	if e.Plan.Suspended {
+		b.WriteString(" suspended")
+	}
+	for _, t := range e.Tasks {
+		fmt.Fprintf(&b, "\n  task %s", t.Subtask)
+		if t.EndOfData {
+			b.WriteString(" end-of-data")
+		}
+		for _, st := range t.Restore {
+			fmt.Fprintf(&b, " %s%s", st.UID, handleNames(st.EachHandle))
+		}
+		for _, s := range t.Splits {
+			fmt.Fprintf(&b, " %s", s)
+		}
+	}
+	return b.String()
+}
+
+// String prints the places of the splits.
+func (a SplitAssignment) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "splits=%v", a.Indexes)
+	if a.Complete {
+		b.WriteString(" complete")
+	}
+	if a.List {
+		b.WriteString(" list")
+	}
+	return b.String()
+}
+
+// String prints the effect for scripts and traces.
+func (e AssignSplits) String() string {
+	return fmt.Sprintf("AssignSplits @%s to=%s %s", e.Executor.TaskManager, e.Assignment.Subtask, e.Assignment)
+}
+
+// String prints the effect for scripts and traces.
+func (e TriggerCheckpoint) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "TriggerCheckpoint @%s checkpoint=%d to=%v", e.Executor.TaskManager, e.Barrier.Checkpoint, e.Subtasks)
+	if e.Barrier.Savepoint {
+		fmt.Fprintf(&b, " savepoint=%s", e.Barrier.SavepointDir)
+	}
+	if e.Barrier.Stop {
+		b.WriteString(" stop")
+	}
+	return b.String()
+}
+
+// String prints the effect for scripts and traces.
+func (e PersistMetadata) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "PersistMetadata checkpoint=%d kind=%s files=%s", e.Checkpoint.ID, e.Checkpoint.Kind, handleNames(e.Checkpoint.EachHandle))
+	for _, list := range e.Checkpoint.Splits {
+		fmt.Fprintf(&b, " %s:%d splits", list.UID, len(list.Splits))
+	}
+	if n := len(e.Checkpoint.EndOfData); n > 0 {
+		fmt.Fprintf(&b, " end-of-data=%d", n)
+	}
+	if e.Dir != "" {
+		fmt.Fprintf(&b, " dir=%s", e.Dir)
+	}
+	return b.String()
+}
+
+// String prints the effect for scripts and traces.
+func (e PublishCheckpoint) String() string {
+	return fmt.Sprintf("PublishCheckpoint checkpoint=%d %s", e.Checkpoint, e.Record)
+}
+
+// String prints the effect for scripts and traces.
+func (e NotifyComplete) String() string {
+	return fmt.Sprintf("NotifyComplete @%s checkpoint=%d", e.Executor.TaskManager, e.Checkpoint)
+}
+
+// String prints the effect for scripts and traces.
+func (e NotifyAborted) String() string {
+	return fmt.Sprintf("NotifyAborted @%s checkpoint=%d reason=%s", e.Executor.TaskManager, e.Checkpoint, e.Reason)
+}
+
+// String prints the effect for scripts and traces.
+func (e DiscardHandles) String() string {
+	var names []string
+	for _, h := range e.Handles {
+		names = append(names, h.Name)
+	}
+	s := fmt.Sprintf("DiscardHandles checkpoint=%d %v", e.Checkpoint, names)
+	if e.Metadata {
+		s += " metadata"
+	}
+	if e.Dir != "" {
+		s += " dir=" + e.Dir
+	}
+	return s
+}
+
+// String prints the effect for scripts and traces.
+func (e DiscardCheckpoint) String() string { return fmt.Sprintf("DiscardCheckpoint %s", e.Ref) }
+
+// String prints the effect for scripts and traces.
+func (e SweepAttempts) String() string {
+	return fmt.Sprintf("SweepAttempts below=%s keep=%v", e.Below, e.Keep)
+}
+
+// String prints the effect for scripts and traces.
+func (e FinishTasks) String() string { return "FinishTasks @" + string(e.Executor.TaskManager) }
+
+// String prints the effect for scripts and traces.
+func (e CancelTasks) String() string { return "CancelTasks @" + string(e.Executor.TaskManager) }
+
+// String prints the effect for scripts and traces.
+func (e Answer) String() string {
+	s := fmt.Sprintf("Answer request=%d status=%s", e.Request, e.Status)
+	if e.Path != "" {
+		s += fmt.Sprintf(" checkpoint=%d path=%s", e.Checkpoint, e.Path)
+	}
+	if e.Error != "" {
+		s += fmt.Sprintf(" error=%q", e.Error)
+	}
+	return s
+}
+
+// String prints the effect for scripts and traces.
+func (e JobEnded) String() string { return "JobEnded " + e.Status.String() }
+
+// String prints the effect for scripts and traces.
+func (e StepDown) String() string { return fmt.Sprintf("StepDown token=%d", e.Token) }
+
+func handleNames(each func(func(snapshot.StateHandle))) string {
+	var names []string
+	each(func(h snapshot.StateHandle) {
+		if h.IsInline() {
+			names = append(names, "inline")
+			return
+		}
+		names = append(names, h.Name)
+	})
+	return "[" + strings.Join(names, " ") + "]"
+}
