@@ -31,7 +31,7 @@ func LocationOf(uri string) Location {
 // what an interruption leaves cannot be taken for a checkpoint. Deleting what
 // is gone succeeds, so the call may be repeated.
 func (s *Store) DiscardCheckpoint(ctx context.Context, loc Location) error {
-	store, err := s.open(loc.Base)
+	store, err := s.openToDelete(loc.Base)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func isCheckpointFile(name string) bool {
 // be published, relative to base. It goes on after an error, so that one bad
 // file keeps no other, and may be repeated.
 func (s *Store) DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) error {
-	store, err := s.open(base)
+	store, err := s.openToDelete(base)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (s *Store) Sweep(ctx context.Context, request SweepRequest) (SweepResult, e
 		deleteMax = sweepDeleteMax
 	}
 	var result SweepResult
-	store, err := s.open(request.Base)
+	store, err := s.openToDelete(request.Base)
 	if err != nil {
 		return result, err
 	}

@@ -37,3 +37,18 @@ func (s *Store) open(uri string) (objectstore.Store, error) {
 	}
 	return store, nil
 }
+
+// openToDelete opens a base from the directory above it. A store on disk
+// removes directories that have become empty, but never its own root: that
+// way a savepoint's or a job's directory goes with its last file.
+func (s *Store) openToDelete(base string) (objectstore.Store, error) {
+	parent, last, ok := splitURI(base)
+	if !ok || objectstore.ValidateName(last) != nil {
+		return s.open(base)
+	}
+	store, err := s.open(parent)
+	if err != nil {
+		return nil, err
+	}
+	return objectstore.Sub(store, last), nil
+}
