@@ -294,9 +294,10 @@ type ExecutorExited struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Executor      *ExecutorRef           `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
 	ExitCode      int32                  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Signal        string                 `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`                           // name of the signal that ended it, or empty
-	StderrTail    string                 `protobuf:"bytes,4,opt,name=stderr_tail,json=stderrTail,proto3" json:"stderr_tail,omitempty"` // bounded
-	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`                             // could not be started: why
+	Signal        string                 `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`                                                           // name of the signal that ended it, or empty
+	StderrTail    string                 `protobuf:"bytes,4,opt,name=stderr_tail,json=stderrTail,proto3" json:"stderr_tail,omitempty"`                                 // bounded
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`                                                             // could not be started: why
+	StartFailure  FailureKind            `protobuf:"varint,6,opt,name=start_failure,json=startFailure,proto3,enum=weir.v1.FailureKind" json:"start_failure,omitempty"` // with error: whether another try may cure it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -364,6 +365,13 @@ func (x *ExecutorExited) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *ExecutorExited) GetStartFailure() FailureKind {
+	if x != nil {
+		return x.StartFailure
+	}
+	return FailureKind_FAILURE_KIND_UNSPECIFIED
 }
 
 type LogLines struct {
@@ -2742,14 +2750,15 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\arunning\x18\b \x03(\v2\x14.weir.v1.ExecutorRefR\arunning\"R\n" +
 	"\vExecutorRef\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12,\n" +
-	"\aattempt\x18\x02 \x01(\v2\x12.weir.v1.AttemptIDR\aattempt\"\xae\x01\n" +
+	"\aattempt\x18\x02 \x01(\v2\x12.weir.v1.AttemptIDR\aattempt\"\xe9\x01\n" +
 	"\x0eExecutorExited\x120\n" +
 	"\bexecutor\x18\x01 \x01(\v2\x14.weir.v1.ExecutorRefR\bexecutor\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x03 \x01(\tR\x06signal\x12\x1f\n" +
 	"\vstderr_tail\x18\x04 \x01(\tR\n" +
 	"stderrTail\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"c\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x129\n" +
+	"\rstart_failure\x18\x06 \x01(\x0e2\x14.weir.v1.FailureKindR\fstartFailure\"c\n" +
 	"\bLogLines\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12&\n" +
 	"\x05lines\x18\x02 \x03(\v2\x10.weir.v1.LogLineR\x05lines\x12\x18\n" +
@@ -3008,67 +3017,68 @@ var file_weir_v1_control_proto_depIdxs = []int32{
 	3,  // 0: weir.v1.TaskManagerHello.running:type_name -> weir.v1.ExecutorRef
 	38, // 1: weir.v1.ExecutorRef.attempt:type_name -> weir.v1.AttemptID
 	3,  // 2: weir.v1.ExecutorExited.executor:type_name -> weir.v1.ExecutorRef
-	6,  // 3: weir.v1.LogLines.lines:type_name -> weir.v1.LogLine
-	3,  // 4: weir.v1.ExecutorStarted.executor:type_name -> weir.v1.ExecutorRef
-	2,  // 5: weir.v1.TaskManagerReport.hello:type_name -> weir.v1.TaskManagerHello
-	9,  // 6: weir.v1.TaskManagerReport.heartbeat:type_name -> weir.v1.Heartbeat
-	4,  // 7: weir.v1.TaskManagerReport.executor_exited:type_name -> weir.v1.ExecutorExited
-	5,  // 8: weir.v1.TaskManagerReport.log_lines:type_name -> weir.v1.LogLines
-	7,  // 9: weir.v1.TaskManagerReport.executor_started:type_name -> weir.v1.ExecutorStarted
-	3,  // 10: weir.v1.LaunchExecutor.executor:type_name -> weir.v1.ExecutorRef
-	36, // 11: weir.v1.LaunchExecutor.environment:type_name -> weir.v1.LaunchExecutor.EnvironmentEntry
-	37, // 12: weir.v1.LaunchExecutor.config:type_name -> weir.v1.LaunchExecutor.ConfigEntry
-	39, // 13: weir.v1.LaunchExecutor.graph:type_name -> weir.v1.JobGraph
-	3,  // 14: weir.v1.StopExecutor.executor:type_name -> weir.v1.ExecutorRef
-	10, // 15: weir.v1.TaskManagerCommand.accepted:type_name -> weir.v1.HelloAccepted
-	11, // 16: weir.v1.TaskManagerCommand.refused:type_name -> weir.v1.HelloRefused
-	9,  // 17: weir.v1.TaskManagerCommand.heartbeat:type_name -> weir.v1.Heartbeat
-	12, // 18: weir.v1.TaskManagerCommand.launch_executor:type_name -> weir.v1.LaunchExecutor
-	13, // 19: weir.v1.TaskManagerCommand.stop_executor:type_name -> weir.v1.StopExecutor
-	3,  // 20: weir.v1.ExecutorHello.executor:type_name -> weir.v1.ExecutorRef
-	1,  // 21: weir.v1.Failure.kind:type_name -> weir.v1.FailureKind
-	16, // 22: weir.v1.TaskStatusChanged.subtask:type_name -> weir.v1.SubtaskRef
-	0,  // 23: weir.v1.TaskStatusChanged.status:type_name -> weir.v1.TaskStatus
-	17, // 24: weir.v1.TaskStatusChanged.failure:type_name -> weir.v1.Failure
-	40, // 25: weir.v1.CheckpointAcked.state:type_name -> weir.v1.SubtaskState
-	16, // 26: weir.v1.CheckpointDeclined.subtask:type_name -> weir.v1.SubtaskRef
-	16, // 27: weir.v1.CommitAcked.subtask:type_name -> weir.v1.SubtaskRef
-	16, // 28: weir.v1.SplitsDiscovered.subtask:type_name -> weir.v1.SubtaskRef
-	41, // 29: weir.v1.SplitsDiscovered.splits:type_name -> weir.v1.Split
-	16, // 30: weir.v1.SubtaskMetrics.subtask:type_name -> weir.v1.SubtaskRef
-	23, // 31: weir.v1.ExecutorHeartbeat.metrics:type_name -> weir.v1.SubtaskMetrics
-	15, // 32: weir.v1.ExecutorReport.hello:type_name -> weir.v1.ExecutorHello
-	24, // 33: weir.v1.ExecutorReport.heartbeat:type_name -> weir.v1.ExecutorHeartbeat
-	18, // 34: weir.v1.ExecutorReport.task_status:type_name -> weir.v1.TaskStatusChanged
-	19, // 35: weir.v1.ExecutorReport.acked:type_name -> weir.v1.CheckpointAcked
-	20, // 36: weir.v1.ExecutorReport.declined:type_name -> weir.v1.CheckpointDeclined
-	21, // 37: weir.v1.ExecutorReport.commit_acked:type_name -> weir.v1.CommitAcked
-	22, // 38: weir.v1.ExecutorReport.splits:type_name -> weir.v1.SplitsDiscovered
-	17, // 39: weir.v1.ExecutorReport.failure:type_name -> weir.v1.Failure
-	16, // 40: weir.v1.SubtaskPlacement.subtask:type_name -> weir.v1.SubtaskRef
-	16, // 41: weir.v1.TaskDeployment.subtask:type_name -> weir.v1.SubtaskRef
-	42, // 42: weir.v1.TaskDeployment.restore:type_name -> weir.v1.OperatorSubtaskState
-	32, // 43: weir.v1.TaskDeployment.splits:type_name -> weir.v1.AssignSplits
-	26, // 44: weir.v1.DeployTasks.peers:type_name -> weir.v1.Peer
-	27, // 45: weir.v1.DeployTasks.placements:type_name -> weir.v1.SubtaskPlacement
-	28, // 46: weir.v1.DeployTasks.tasks:type_name -> weir.v1.TaskDeployment
-	16, // 47: weir.v1.TriggerCheckpoint.subtasks:type_name -> weir.v1.SubtaskRef
-	16, // 48: weir.v1.AssignSplits.subtask:type_name -> weir.v1.SubtaskRef
-	41, // 49: weir.v1.AssignSplits.splits:type_name -> weir.v1.Split
-	10, // 50: weir.v1.ExecutorCommand.accepted:type_name -> weir.v1.HelloAccepted
-	11, // 51: weir.v1.ExecutorCommand.refused:type_name -> weir.v1.HelloRefused
-	9,  // 52: weir.v1.ExecutorCommand.heartbeat:type_name -> weir.v1.Heartbeat
-	29, // 53: weir.v1.ExecutorCommand.deploy:type_name -> weir.v1.DeployTasks
-	30, // 54: weir.v1.ExecutorCommand.trigger:type_name -> weir.v1.TriggerCheckpoint
-	31, // 55: weir.v1.ExecutorCommand.notify:type_name -> weir.v1.NotifyCheckpoint
-	32, // 56: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
-	33, // 57: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
-	34, // 58: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	1,  // 3: weir.v1.ExecutorExited.start_failure:type_name -> weir.v1.FailureKind
+	6,  // 4: weir.v1.LogLines.lines:type_name -> weir.v1.LogLine
+	3,  // 5: weir.v1.ExecutorStarted.executor:type_name -> weir.v1.ExecutorRef
+	2,  // 6: weir.v1.TaskManagerReport.hello:type_name -> weir.v1.TaskManagerHello
+	9,  // 7: weir.v1.TaskManagerReport.heartbeat:type_name -> weir.v1.Heartbeat
+	4,  // 8: weir.v1.TaskManagerReport.executor_exited:type_name -> weir.v1.ExecutorExited
+	5,  // 9: weir.v1.TaskManagerReport.log_lines:type_name -> weir.v1.LogLines
+	7,  // 10: weir.v1.TaskManagerReport.executor_started:type_name -> weir.v1.ExecutorStarted
+	3,  // 11: weir.v1.LaunchExecutor.executor:type_name -> weir.v1.ExecutorRef
+	36, // 12: weir.v1.LaunchExecutor.environment:type_name -> weir.v1.LaunchExecutor.EnvironmentEntry
+	37, // 13: weir.v1.LaunchExecutor.config:type_name -> weir.v1.LaunchExecutor.ConfigEntry
+	39, // 14: weir.v1.LaunchExecutor.graph:type_name -> weir.v1.JobGraph
+	3,  // 15: weir.v1.StopExecutor.executor:type_name -> weir.v1.ExecutorRef
+	10, // 16: weir.v1.TaskManagerCommand.accepted:type_name -> weir.v1.HelloAccepted
+	11, // 17: weir.v1.TaskManagerCommand.refused:type_name -> weir.v1.HelloRefused
+	9,  // 18: weir.v1.TaskManagerCommand.heartbeat:type_name -> weir.v1.Heartbeat
+	12, // 19: weir.v1.TaskManagerCommand.launch_executor:type_name -> weir.v1.LaunchExecutor
+	13, // 20: weir.v1.TaskManagerCommand.stop_executor:type_name -> weir.v1.StopExecutor
+	3,  // 21: weir.v1.ExecutorHello.executor:type_name -> weir.v1.ExecutorRef
+	1,  // 22: weir.v1.Failure.kind:type_name -> weir.v1.FailureKind
+	16, // 23: weir.v1.TaskStatusChanged.subtask:type_name -> weir.v1.SubtaskRef
+	0,  // 24: weir.v1.TaskStatusChanged.status:type_name -> weir.v1.TaskStatus
+	17, // 25: weir.v1.TaskStatusChanged.failure:type_name -> weir.v1.Failure
+	40, // 26: weir.v1.CheckpointAcked.state:type_name -> weir.v1.SubtaskState
+	16, // 27: weir.v1.CheckpointDeclined.subtask:type_name -> weir.v1.SubtaskRef
+	16, // 28: weir.v1.CommitAcked.subtask:type_name -> weir.v1.SubtaskRef
+	16, // 29: weir.v1.SplitsDiscovered.subtask:type_name -> weir.v1.SubtaskRef
+	41, // 30: weir.v1.SplitsDiscovered.splits:type_name -> weir.v1.Split
+	16, // 31: weir.v1.SubtaskMetrics.subtask:type_name -> weir.v1.SubtaskRef
+	23, // 32: weir.v1.ExecutorHeartbeat.metrics:type_name -> weir.v1.SubtaskMetrics
+	15, // 33: weir.v1.ExecutorReport.hello:type_name -> weir.v1.ExecutorHello
+	24, // 34: weir.v1.ExecutorReport.heartbeat:type_name -> weir.v1.ExecutorHeartbeat
+	18, // 35: weir.v1.ExecutorReport.task_status:type_name -> weir.v1.TaskStatusChanged
+	19, // 36: weir.v1.ExecutorReport.acked:type_name -> weir.v1.CheckpointAcked
+	20, // 37: weir.v1.ExecutorReport.declined:type_name -> weir.v1.CheckpointDeclined
+	21, // 38: weir.v1.ExecutorReport.commit_acked:type_name -> weir.v1.CommitAcked
+	22, // 39: weir.v1.ExecutorReport.splits:type_name -> weir.v1.SplitsDiscovered
+	17, // 40: weir.v1.ExecutorReport.failure:type_name -> weir.v1.Failure
+	16, // 41: weir.v1.SubtaskPlacement.subtask:type_name -> weir.v1.SubtaskRef
+	16, // 42: weir.v1.TaskDeployment.subtask:type_name -> weir.v1.SubtaskRef
+	42, // 43: weir.v1.TaskDeployment.restore:type_name -> weir.v1.OperatorSubtaskState
+	32, // 44: weir.v1.TaskDeployment.splits:type_name -> weir.v1.AssignSplits
+	26, // 45: weir.v1.DeployTasks.peers:type_name -> weir.v1.Peer
+	27, // 46: weir.v1.DeployTasks.placements:type_name -> weir.v1.SubtaskPlacement
+	28, // 47: weir.v1.DeployTasks.tasks:type_name -> weir.v1.TaskDeployment
+	16, // 48: weir.v1.TriggerCheckpoint.subtasks:type_name -> weir.v1.SubtaskRef
+	16, // 49: weir.v1.AssignSplits.subtask:type_name -> weir.v1.SubtaskRef
+	41, // 50: weir.v1.AssignSplits.splits:type_name -> weir.v1.Split
+	10, // 51: weir.v1.ExecutorCommand.accepted:type_name -> weir.v1.HelloAccepted
+	11, // 52: weir.v1.ExecutorCommand.refused:type_name -> weir.v1.HelloRefused
+	9,  // 53: weir.v1.ExecutorCommand.heartbeat:type_name -> weir.v1.Heartbeat
+	29, // 54: weir.v1.ExecutorCommand.deploy:type_name -> weir.v1.DeployTasks
+	30, // 55: weir.v1.ExecutorCommand.trigger:type_name -> weir.v1.TriggerCheckpoint
+	31, // 56: weir.v1.ExecutorCommand.notify:type_name -> weir.v1.NotifyCheckpoint
+	32, // 57: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
+	33, // 58: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
+	34, // 59: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_control_proto_init() }
