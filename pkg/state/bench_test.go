@@ -2,7 +2,9 @@ package state_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/state"
@@ -105,4 +107,88 @@ func BenchmarkValueRef(b *testing.B) {
 		}
 		*n++
 	}
+}
+
+// BenchmarkRMWRatio interleaves stretches of both loops and compares their
+// medians, because the machine's speed drifts more between two benchmarks
+// than the two differ.
+func BenchmarkRMWRatio(b *testing.B) {
+	const stretch = 1 << 16
+	m := make(map[uint64]uint64, benchKeys)
+	for _, key := range draws {
+		m[key]++
+	}
+	k, v := openCount(b)
+	var byMap, byGetSet, byRef, byBatch []float64
+	var hashes [16]uint32
+	at := 0
+	timed := func(f func(key uint64)) float64 {
+		begin := time.Now()
+		for range stretch {
+			at = (at + 1) & (benchDraws - 1)
+			f(draws[at])
+		}
+		return float64(time.Since(begin).Nanoseconds()) / stretch
+	}
+	b.ResetTimer()
+	for range b.N {
+		byMap = append(byMap, timed(func(key uint64) { m[key]++ }))
+		byGetSet = append(byGetSet, timed(func(key uint64) {
+			if err := k.SetCurrentKey(key); err != nil {
+				b.Fatal(err)
+			}
+			n, _, err := v.Get()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := v.Set(n + 1); err != nil {
+				b.Fatal(err)
+			}
+		}))
+		byRef = append(byRef, timed(func(key uint64) {
+			if err := k.SetCurrentKey(key); err != nil {
+				b.Fatal(err)
+			}
+			n, _, err := v.Ref()
+			if err != nil {
+				b.Fatal(err)
+			}
+			*n++
+		}))
+		begin := time.Now()
+		for range stretch / len(hashes) {
+			at = (at + len(hashes)) & (benchDraws - 1)
+			keys := draws[at&^(len(hashes)-1):][:len(hashes)]
+			for i := range keys {
+				hashes[i] = k.Hash(&keys[i])
+			}
+			k.Prefetch(hashes[:])
+			for i, key := range keys {
+				if err := k.SetHashedKey(key, hashes[i]); err != nil {
+					b.Fatal(err)
+				}
+				n, _, err := v.Get()
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := v.Set(n + 1); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		byBatch = append(byBatch, float64(time.Since(begin).Nanoseconds())/stretch)
+		at = at &^ 15
+	}
+	b.ReportMetric(median(byBatch), "batch-ns")
+	b.ReportMetric(median(byMap)/median(byBatch), "batch-ratio")
+	b.ReportMetric(median(byMap), "map-ns")
+	b.ReportMetric(median(byGetSet), "getset-ns")
+	b.ReportMetric(median(byRef), "ref-ns")
+	b.ReportMetric(median(byMap)/median(byGetSet), "getset-ratio")
+	b.ReportMetric(median(byMap)/median(byRef), "ref-ratio")
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
 }

@@ -83,6 +83,28 @@ func (k *Keyed[K]) SetCurrentKey(key K) error {
 	return nil
 }
 
+// Hash is the hash of a key, for Prefetch and SetHashedKey.
+func (k *Keyed[K]) Hash(key *K) uint32 { return k.encoding.Hash(key) }
+
+// Prefetch says that keys of these hashes are about to become current, so that
+// their entries come from memory together rather than one by one. Whoever has
+// several records at hand (a frame) hashes and prefetches some 16 of their
+// keys and then processes those records with SetHashedKey: with a state
+// larger than the processor's cache that takes less than half the time.
+func (k *Keyed[K]) Prefetch(hashes []uint32) { k.backend.Prefetch(hashes) }
+
+// SetHashedKey is SetCurrentKey for a key whose Hash is known.
+func (k *Keyed[K]) SetHashedKey(key K, hash uint32) error {
+	k.seq++
+	k.current.Key = key
+	k.current.Hash = hash
+	k.current.Seq = k.seq
+	if !k.groups.owns(hash) {
+		return k.foreignKey(key, hash)
+	}
+	return nil
+}
+
 // foreignKey is apart from SetCurrentKey so that formatting the key does not
 // make it escape on the way without error.
 func (k *Keyed[K]) foreignKey(key K, hash uint32) error {

@@ -43,6 +43,9 @@ type KeyedState interface {
 	// size of the state and how much of it changed; the view it returns never
 	// changes. Several views may be alive at once.
 	Freeze() (Frozen, error)
+	// Prefetch says that keys of these hashes come next. It changes nothing
+	// but time; a backend may ignore it.
+	Prefetch(hashes []uint32)
 	// Stats counts what is held now.
 	Stats() Stats
 	// Close drops the state. Frozen views that are alive stay usable.

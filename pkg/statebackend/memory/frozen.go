@@ -106,12 +106,13 @@ func (f *frozenTable[K, V]) sort(r keygroup.Range, maxParallelism int) {
 			j += 1 << (root.depth - p.depth)
 		}
 	}
-	// A counting sort by group, then an order within each.
+	// A counting sort by key group, then an order within each.
+	groupOf := func(s *slot[K, V]) int {
+		return int(keygroup.OfHash(f.descriptor.Key.Hash(&s.key), maxParallelism)) - int(r.First)
+	}
 	for i := range f.pages {
-		for j := range f.pages[i].all() {
-			if s := f.pages[i].slot(uint32(j)); s.stamp != 0 {
-				f.groups[int(keygroup.OfHash(s.hash, maxParallelism))-int(r.First)+1]++
-			}
+		for _, s := range f.pages[i].entries() {
+			f.groups[groupOf(s)+1]++
 		}
 	}
 	for i := range r.Len() {
@@ -122,14 +123,12 @@ func (f *frozenTable[K, V]) sort(r keygroup.Range, maxParallelism int) {
 	o := orderOf(f.descriptor.Key.FixedSize())
 	for i := range f.pages {
 		for j := range f.pages[i].all() {
-			s := f.pages[i].slot(uint32(j))
-			if s.stamp == 0 {
-				continue
+			for n, s := range f.pages[i].group(uint32(j)).entries() {
+				f.key = f.descriptor.Key.Append(f.key[:0], &s.key)
+				at := &next[groupOf(s)]
+				f.refs[*at] = ref{rank: o.rank(f.key, 0), page: uint32(i), slot: uint32(j<<3 | n)}
+				*at++
 			}
-			g := int(keygroup.OfHash(s.hash, maxParallelism)) - int(r.First)
-			f.key = f.descriptor.Key.Append(f.key[:0], &s.key)
-			f.refs[next[g]] = ref{rank: o.rank(f.key, 0), page: uint32(i), slot: uint32(j)}
-			next[g]++
 		}
 	}
 	o.scratch = make([]ref, longest(f.groups))
@@ -149,7 +148,9 @@ func longest(starts []int) int {
 	return n
 }
 
-func (f *frozenTable[K, V]) slot(r ref) *slot[K, V] { return f.pages[r.page].slot(r.slot) }
+func (f *frozenTable[K, V]) slot(r ref) *slot[K, V] {
+	return f.pages[r.page].group(r.slot >> 3).slot(int(r.slot & 7))
+}
 
 // write implements view.
 func (f *frozenTable[K, V]) write(w *statebackend.Writer, number, i int) {

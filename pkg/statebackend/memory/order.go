@@ -10,8 +10,8 @@ import (
 // because there are millions of them.
 type ref struct {
 	rank uint64 // orders by the part of the key's bytes looked at
-	page uint32
-	slot uint32
+	page uint32 // index into the view's pages
+	slot uint32 // group*8 + slot
 }
 
 // order sorts refs by the bytes of their keys, a piece of up to 8 bytes at a

@@ -42,6 +42,7 @@ type State struct {
 type registered interface {
 	freeze() view
 	stats() statebackend.Stats
+	touch(hashes []uint32)
 	// restore adds a stored entry of a key of group g.
 	restore(key, value []byte, g keygroup.Group, maxParallelism int) error
 }
@@ -143,7 +144,7 @@ func (t *table[K, V]) restore(key, stored []byte, g keygroup.Group, maxParalleli
 	if schemaID != 0 || flags != 0 {
 		return fmt.Errorf("%w: value of key %v has schema ID %d and flags %#x, this program knows 0 and 0", statebackend.ErrCorrupt, k, schemaID, flags)
 	}
-	if _, s := t.find(hash, &k); s != nil {
+	if _, _, s := t.find(hash, &k); s != nil {
 		return fmt.Errorf("%w: key %v is stored twice", statebackend.ErrCorrupt, k)
 	}
 	s, err := t.insert(hash, &k)
@@ -170,6 +171,13 @@ func (s *State) Freeze() (statebackend.Frozen, error) {
 		f.views[i] = t.freeze()
 	}
 	return f, nil
+}
+
+// Prefetch implements statebackend.KeyedState.
+func (s *State) Prefetch(hashes []uint32) {
+	for _, t := range s.tables {
+		t.touch(hashes)
+	}
 }
 
 // Stats implements statebackend.KeyedState.

@@ -3,6 +3,7 @@ package memory
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -15,7 +16,7 @@ import (
 // A key's 32-bit hash is spread over 64 bits by one multiplication (hashes of
 // one subtask share residues modulo max parallelism, so their own low bits are
 // not uniform). The top byte selects a root, the next bits an entry of the
-// root's directory, others the first slot in the page, from where probing is
+// root's directory, others the first group in the page, from where probing is
 // linear. A page that is full doubles until it has the table's page size,
 // then splits in two, as in extendible hashing; only the directory of its root
 // may double with it. So the worst pause of an insert is that of copying 1/256
@@ -28,36 +29,34 @@ import (
 // just a new stamp if none is. The hot path compares one generation, which
 // lies in the directory entry that it reads anyway.
 //
-// Rejected: the generation and the count in a page header (one more cache
-// line per access), a separate array of hash bits as in Go's map (two lines
-// instead of one), one directory for all (its doubling and its first write
-// after a freeze are proportional to the table).
-//
 // Pointers into directories and pages are computed with unsafe.Add: the
 // indexes are masked, and the bounds checks cost a tenth of an access.
 type table[K comparable, V any] struct {
 	roots      [rootCount]root[K, V]
 	generation uint32
 	log2Max    uint8 // page size that splits rather than doubles
-	deep       bool  // values are not flat: private ones carry the stamp
+	deep       bool  // values are not flat
 	descriptor statebackend.Descriptor[K, V]
 	entries    int64
 	bytes      int64
 	// live counts the views not yet released. Only this is shared with other
 	// goroutines, and it is read only when a generation differs.
 	live *atomic.Int32
+	// forgetSlot tells the state's handle that the entry it remembers may be
+	// shared now, or gone.
+	forgetSlot func()
+	// touched keeps the loads of touch from being optimised away.
+	touched uint64
 }
 
 const (
 	rootCount = 256
 	rootBits  = 8
-	// log2Min is the size of a new page: states of few keys stay small.
-	log2Min = 3
 	// log2Limit bounds pages that splitting cannot help because their keys
 	// share hash bits beyond depthLimit.
-	log2Limit = 15
+	log2Limit = 12
 	// depthLimit bounds a directory to 1 MiB, for keys chosen to collide. 256
-	// roots of 2^16 full pages are 1.6 billion small entries.
+	// roots of 2^16 full pages are billions of small entries.
 	depthLimit = 16
 	// pageBytesMax is what a full-grown page takes at most: large enough that
 	// the directory stays in the cache, small enough that copying one after a
@@ -75,32 +74,22 @@ type root[K comparable, V any] struct {
 	depth      uint8
 }
 
-// page is a directory entry: everything about a page but its slots. 1<<(root
+// page is a directory entry: everything about a page but its groups. 1<<(root
 // depth - depth) adjacent entries are equal and mean the same page.
 type page[K comparable, V any] struct {
-	slots      *slot[K, V] // the first of 1<<log2
+	groups     *group[K, V] // the first of 1<<log2
 	generation uint32
 	used       uint16
 	log2       uint8
 	depth      uint8
 }
 
-// slot holds an entry. Keeping hash, key and value together makes an access
-// one cache line; the hash spares comparing strings and hashing on a split.
-type slot[K comparable, V any] struct {
-	stamp uint32 // 0: free, else the generation in which value became private
-	hash  uint32
-	key   K
-	value V
-}
-
 func newTable[K comparable, V any](d statebackend.Descriptor[K, V]) *table[K, V] {
 	t := &table[K, V]{generation: 1, deep: !d.Codec.Flat(), descriptor: d, live: new(atomic.Int32)}
-	t.log2Max = log2Min
-	for t.log2Max < 7 && unsafe.Sizeof(slot[K, V]{})<<(t.log2Max+1) <= pageBytesMax {
+	for unsafe.Sizeof(group[K, V]{})<<(t.log2Max+1) <= pageBytesMax {
 		t.log2Max++
 	}
-	empty := &page[K, V]{slots: &make([]slot[K, V], 1<<log2Min)[0], log2: log2Min}
+	empty := &page[K, V]{groups: new(group[K, V])}
 	for i := range t.roots {
 		t.roots[i].dir = empty
 	}
@@ -128,31 +117,34 @@ func (r *root[K, V]) aliases(i int) []page[K, V] {
 
 func (p *page[K, V]) mask() uint32 { return 1<<(p.log2&31) - 1 }
 
-func (p *page[K, V]) slot(i uint32) *slot[K, V] {
-	return (*slot[K, V])(unsafe.Add(unsafe.Pointer(p.slots), uintptr(i)*unsafe.Sizeof(*p.slots)))
+func (p *page[K, V]) group(i uint32) *group[K, V] {
+	return (*group[K, V])(unsafe.Add(unsafe.Pointer(p.groups), uintptr(i)*unsafe.Sizeof(*p.groups)))
 }
 
-func (p *page[K, V]) all() []slot[K, V] { return unsafe.Slice(p.slots, 1<<p.log2) }
+func (p *page[K, V]) all() []group[K, V] { return unsafe.Slice(p.groups, 1<<p.log2) }
 
 // isFull leaves an eighth of the slots free, so that probing ends soon.
-func (p *page[K, V]) isFull() bool { return int(p.used) >= 7<<p.log2>>3 }
+func (p *page[K, V]) isFull() bool { return int(p.used) >= groupSlots*7<<p.log2>>3 }
 
-// start is where probing for the spread hash x begins, before masking. Its
-// bits are apart from those that select root and page.
+// start is the group where probing for the spread hash x begins, before
+// masking. Its bits are apart from those of root, page and tag.
 func start(x uint64) uint32 { return uint32(x >> 24) }
 
-// find returns the page where the key belongs and its slot there, or nil.
-func (t *table[K, V]) find(hash uint32, key *K) (*page[K, V], *slot[K, V]) {
+// find returns the page where the key belongs, and its group and slot there,
+// or nil for both.
+func (t *table[K, V]) find(hash uint32, key *K) (*page[K, V], *group[K, V], *slot[K, V]) {
 	x := uint64(hash) * spread
 	p := t.roots[x>>(64-rootBits)].at(x)
-	mask := p.mask()
+	mask, tags := p.mask(), tagOf(x)*tagOnes
 	for i := start(x); ; i++ {
-		s := p.slot(i & mask)
-		if s.hash == hash && s.stamp != 0 && s.key == *key {
-			return p, s
+		g := p.group(i & mask)
+		for m := g.matches(tags); m != 0; m &= m - 1 {
+			if s := g.slot(bits.TrailingZeros64(m) >> 3); s.key == *key {
+				return p, g, s
+			}
 		}
-		if s.stamp == 0 {
-			return p, nil
+		if !g.isFull() {
+			return p, nil, nil
 		}
 	}
 }
@@ -160,29 +152,31 @@ func (t *table[K, V]) find(hash uint32, key *K) (*page[K, V], *slot[K, V]) {
 // private is find for a caller that changes the entry: page and value belong
 // to the present generation. It returns nil if there is no entry.
 func (t *table[K, V]) private(hash uint32, key *K) *slot[K, V] {
-	p, s := t.find(hash, key)
+	p, g, s := t.find(hash, key)
 	if s == nil {
 		return nil
 	}
 	if p.generation != t.generation {
 		t.own(hash)
-		_, s = t.find(hash, key)
+		_, g, s = t.find(hash, key)
 	}
-	if t.deep && s.stamp != t.generation {
-		t.ownValue(s)
+	if t.deep {
+		t.ownValue(g, s)
 	}
 	return s
 }
 
-// ownValue makes the value of a slot in a private page private. Only deep
-// values need it.
-func (t *table[K, V]) ownValue(s *slot[K, V]) {
+// ownValue makes the value of a slot in a private page private.
+func (t *table[K, V]) ownValue(g *group[K, V], s *slot[K, V]) {
+	if g.isPrivate(s) {
+		return
+	}
 	if t.live.Load() > 0 {
 		var c V
 		t.descriptor.Codec.Clone(&c, &s.value)
 		s.value = c
 	}
-	s.stamp = t.generation
+	g.setPrivate(s)
 }
 
 // own makes the page for a hash private and returns its root and entry.
@@ -203,21 +197,31 @@ func (t *table[K, V]) own(hash uint32) (*root[K, V], int) {
 	}
 	i := r.index(x)
 	if p := r.entry(i); p.generation != t.generation {
-		slots := p.slots
+		groups := p.groups
 		if p.generation == 0 || t.live.Load() > 0 {
-			c := make([]slot[K, V], 1<<p.log2)
-			copy(c, p.all())
-			slots = &c[0]
-			if p.generation == 0 {
-				t.bytes += int64(len(c)) * int64(unsafe.Sizeof(c[0]))
-			}
+			groups = t.copyOf(p)
 		}
 		for j := range r.aliases(i) {
 			a := &r.aliases(i)[j]
-			a.slots, a.generation = slots, t.generation
+			a.groups, a.generation = groups, t.generation
 		}
 	}
 	return r, i
+}
+
+// copyOf copies the groups of a page. The values in it are shared from now on.
+func (t *table[K, V]) copyOf(p *page[K, V]) *group[K, V] {
+	c := make([]group[K, V], 1<<p.log2)
+	copy(c, p.all())
+	if t.deep {
+		for j := range c {
+			c[j].shareAll()
+		}
+	}
+	if p.generation == 0 {
+		t.bytes += int64(len(c)) * int64(unsafe.Sizeof(c[0]))
+	}
+	return &c[0]
 }
 
 // insert adds a key that find did not find, with a zero value.
@@ -231,8 +235,9 @@ func (t *table[K, V]) insert(hash uint32, key *K) (*slot[K, V], error) {
 			}
 			continue
 		}
-		s := p.free(hash)
-		s.stamp, s.hash, s.key = t.generation, hash, t.descriptor.Key.Clone(key)
+		g, s := p.take(hash)
+		s.key = t.descriptor.Key.Clone(key)
+		g.setPrivate(s)
 		for j := range r.aliases(i) {
 			r.aliases(i)[j].used++
 		}
@@ -241,12 +246,15 @@ func (t *table[K, V]) insert(hash uint32, key *K) (*slot[K, V], error) {
 	}
 }
 
-// free is the first free slot for a hash in a page that is not full.
-func (p *page[K, V]) free(hash uint32) *slot[K, V] {
+// take marks the first free slot for a hash in a page that is not full.
+func (p *page[K, V]) take(hash uint32) (*group[K, V], *slot[K, V]) {
+	x := uint64(hash) * spread
 	mask := p.mask()
-	for i := start(uint64(hash) * spread); ; i++ {
-		if s := p.slot(i & mask); s.stamp == 0 {
-			return s
+	for i := start(x); ; i++ {
+		if g := p.group(i & mask); !g.isFull() {
+			j := g.free()
+			g.setTag(j, tagOf(x))
+			return g, g.slot(j)
 		}
 	}
 }
@@ -269,29 +277,31 @@ func (t *table[K, V]) enlarge(r *root[K, V], i int) error {
 
 // newPage makes the entry of an empty private page.
 func (t *table[K, V]) newPage(log2, depth uint8) page[K, V] {
-	slots := make([]slot[K, V], 1<<log2)
-	t.bytes += int64(len(slots)) * int64(unsafe.Sizeof(slots[0]))
-	return page[K, V]{slots: &slots[0], generation: t.generation, log2: log2, depth: depth}
+	groups := make([]group[K, V], 1<<log2)
+	t.bytes += int64(len(groups)) * int64(unsafe.Sizeof(groups[0]))
+	return page[K, V]{groups: &groups[0], generation: t.generation, log2: log2, depth: depth}
 }
 
-// move puts an entry into a page that does not have its key.
-func (p *page[K, V]) move(s *slot[K, V]) {
-	*p.free(s.hash) = *s
+// move puts the entry at slot s of g into a page that does not have its key.
+func (p *page[K, V]) move(g *group[K, V], s *slot[K, V], hash uint32) {
+	h, to := p.take(hash)
+	*to = *s
+	if g.isPrivate(s) {
+		h.setPrivate(to)
+	}
 	p.used++
 }
 
-// forget takes the slots of a page that was replaced out of the count.
+// forget takes the groups of a page that was replaced out of the count.
 func (t *table[K, V]) forget(p page[K, V]) {
-	t.bytes -= int64(unsafe.Sizeof(*p.slots)) << p.log2
+	t.bytes -= int64(unsafe.Sizeof(*p.groups)) << p.log2
 }
 
 func (t *table[K, V]) double(r *root[K, V], i int) {
 	old := *r.entry(i)
 	p := t.newPage(old.log2+1, old.depth)
-	for j, s := range old.all() {
-		if s.stamp != 0 {
-			p.move(&old.all()[j])
-		}
+	for g, s := range old.entries() {
+		p.move(g, s, t.descriptor.Key.Hash(&s.key))
 	}
 	aliases := r.aliases(i)
 	for j := range aliases {
@@ -301,7 +311,7 @@ func (t *table[K, V]) double(r *root[K, V], i int) {
 }
 
 // split distributes the entries of a page over two by the next bit of the
-// spread hash. Both may be full still if all entries go to one of them; the
+// spread hash. One of them may be full still if all entries go to it; the
 // caller tries again.
 func (t *table[K, V]) split(r *root[K, V], i int) {
 	old := *r.entry(i)
@@ -310,12 +320,9 @@ func (t *table[K, V]) split(r *root[K, V], i int) {
 		i *= 2
 	}
 	halves := [2]page[K, V]{t.newPage(old.log2, old.depth+1), t.newPage(old.log2, old.depth+1)}
-	slots := old.all()
-	for j := range slots {
-		if s := &slots[j]; s.stamp != 0 {
-			x := uint64(s.hash) * spread
-			halves[x>>(63-rootBits-old.depth)&1].move(s)
-		}
+	for g, s := range old.entries() {
+		hash := t.descriptor.Key.Hash(&s.key)
+		halves[uint64(hash)*spread>>(63-rootBits-old.depth)&1].move(g, s, hash)
 	}
 	aliases := r.aliases(i)
 	for j := range aliases {
@@ -335,28 +342,35 @@ func (t *table[K, V]) deepen(r *root[K, V]) {
 	r.depth++
 }
 
-// remove deletes the entry of a key, if there is one. Later entries of its run
-// move up, so that there are no tombstones to probe over. Pages never merge:
-// the space is reused by the next keys.
+// remove deletes the entry of a key, if there is one. If that opens a full
+// group, entries that had probed past it move up, so that there are no
+// tombstones to probe over. Pages never merge: the next keys use the space.
 func (t *table[K, V]) remove(hash uint32, key *K) {
-	if _, s := t.find(hash, key); s == nil {
+	if _, _, s := t.find(hash, key); s == nil {
 		return
 	}
 	r, i := t.own(hash)
-	p, hole := t.find(hash, key)
+	p, g, s := t.find(hash, key)
 	mask := p.mask()
-	at := uint32(uintptr(unsafe.Pointer(hole))-uintptr(unsafe.Pointer(p.slots))) / uint32(unsafe.Sizeof(*hole))
-	for j := at + 1; ; j++ {
-		s := p.slot(j & mask)
-		if s.stamp == 0 {
+	at := uint32(uintptr(unsafe.Pointer(g))-uintptr(unsafe.Pointer(p.groups))) / uint32(unsafe.Sizeof(*g))
+	for j := at + 1; g.isFull() && j&mask != at&mask; j++ {
+		h := p.group(j & mask)
+		wasFull := h.isFull()
+		for _, c := range h.entries() {
+			x := uint64(t.descriptor.Key.Hash(&c.key)) * spread
+			if (j-start(x))&mask >= (j-at)&mask { // it began at or before the hole
+				*s = *c
+				g.setTag(g.indexOf(s), tagOf(x))
+				g.copyPrivate(s, h, c)
+				g, s, at = h, c, j
+				break
+			}
+		}
+		if !wasFull {
 			break
 		}
-		home := start(uint64(s.hash) * spread)
-		if (j-home)&mask >= (j-at)&mask { // its run began at or before the hole
-			*hole, hole, at = *s, s, j
-		}
 	}
-	*hole = slot[K, V]{}
+	g.clear(s)
 	for j := range r.aliases(i) {
 		r.aliases(i)[j].used--
 	}
@@ -369,5 +383,19 @@ func (t *table[K, V]) freeze() view {
 	f := &frozenTable[K, V]{roots: t.roots, descriptor: t.descriptor, live: t.live, entries: t.entries}
 	t.live.Add(1)
 	t.generation++
+	t.forgetSlot()
 	return f
+}
+
+// touch reads the tags that find will read for each hash. The loads do not
+// wait for each other, so that the memory of all of them is fetched in about
+// the time of one.
+func (t *table[K, V]) touch(hashes []uint32) {
+	var sum uint64
+	for _, h := range hashes {
+		x := uint64(h) * spread
+		p := t.roots[x>>(64-rootBits)].at(x)
+		sum += p.group(start(x) & p.mask()).tags
+	}
+	t.touched = sum
 }

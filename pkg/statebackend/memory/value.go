@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"math"
+
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
@@ -8,13 +10,15 @@ import (
 type value[K comparable, V any] struct {
 	table   *table[K, V]
 	current *statebackend.Current[K]
-	// slot is where the entry of key number seq was found in a private page
-	// of generation, so that Get and then Set look it up once. Only this
-	// value's own methods move entries, and they forget it.
-	slot       *slot[K, V]
-	seq        uint64
-	generation uint32
+	// slot is where the private entry of key number seq is, so that Get and
+	// then Set look it up once. Only this value's own methods move entries;
+	// they and a freeze forget it.
+	slot *slot[K, V]
+	seq  uint64
 }
+
+// forgotten is a seq that no key has.
+const forgotten = math.MaxUint64
 
 // NewValue registers a value per key in s. It returns an error if a state of
 // the name exists or the state is restored already.
@@ -23,17 +27,15 @@ func NewValue[K comparable, V any](s *State, d statebackend.Descriptor[K, V]) (s
 	if err := s.register(d.Meta(), t); err != nil {
 		return nil, err
 	}
-	return &value[K, V]{table: t, current: d.Current}, nil
+	v := &value[K, V]{table: t, current: d.Current, seq: forgotten}
+	t.forgetSlot = func() { v.slot, v.seq = nil, forgotten }
+	return v, nil
 }
 
 // remembered reports whether slot is the private entry of the current key.
-func (v *value[K, V]) remembered() bool {
-	return v.seq == v.current.Seq && v.generation == v.table.generation && v.slot != nil
-}
+func (v *value[K, V]) remembered() bool { return v.seq == v.current.Seq }
 
-func (v *value[K, V]) remember(s *slot[K, V]) {
-	v.slot, v.seq, v.generation = s, v.current.Seq, v.table.generation
-}
+func (v *value[K, V]) remember(s *slot[K, V]) { v.slot, v.seq = s, v.current.Seq }
 
 // Get implements statebackend.Value.
 func (v *value[K, V]) Get() (V, bool, error) {
@@ -45,11 +47,11 @@ func (v *value[K, V]) Get() (V, bool, error) {
 	if v.current.Seq == 0 {
 		return zero, false, statebackend.ErrNoKey
 	}
-	p, s := t.find(v.current.Hash, &v.current.Key)
+	p, g, s := t.find(v.current.Hash, &v.current.Key)
 	if s == nil {
 		return zero, false, nil
 	}
-	if p.generation != t.generation || t.deep && s.stamp != t.generation {
+	if p.generation != t.generation || t.deep && !g.isPrivate(s) {
 		if !t.deep {
 			return s.value, true, nil // only a write needs a private page
 		}
@@ -82,8 +84,8 @@ func (v *value[K, V]) Ref() (*V, bool, error) {
 		return nil, false, statebackend.ErrNoKey
 	}
 	t := v.table
-	p, s := t.find(v.current.Hash, &v.current.Key)
-	if s != nil && p.generation == t.generation && (!t.deep || s.stamp == t.generation) {
+	p, g, s := t.find(v.current.Hash, &v.current.Key)
+	if s != nil && p.generation == t.generation && (!t.deep || g.isPrivate(s)) {
 		v.remember(s)
 		return &s.value, true, nil
 	}
@@ -116,7 +118,7 @@ func (v *value[K, V]) Clear() error {
 	if v.current.Seq == 0 {
 		return statebackend.ErrNoKey
 	}
-	v.slot = nil
+	v.table.forgetSlot()
 	v.table.remove(v.current.Hash, &v.current.Key)
 	return nil
 }
