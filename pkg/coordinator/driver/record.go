@@ -1,9 +1,9 @@
 package driver
 
 import (
+	"fmt"
 	"time"
 
-	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/ids"
@@ -34,7 +34,7 @@ func toStored(job ids.JobID, token ids.FencingToken, nonce string, r coordinator
 	}
 	if r.Cause != nil {
 		stored.Cause = &checkpointstore.FailureCause{
-			Kind: kindWord(r.Cause.Kind), Message: r.Cause.Message, Stack: r.Cause.Stack, Operator: r.Cause.Operator,
+			Kind: r.Cause.Kind.String(), Message: r.Cause.Message, Stack: r.Cause.Stack, Operator: r.Cause.Operator,
 		}
 	}
 	return stored
@@ -43,7 +43,7 @@ func toStored(job ids.JobID, token ids.FencingToken, nonce string, r coordinator
 // FromStored reads a stored record as the coordinator sees it. The error says
 // that the record was written by a newer version.
 func FromStored(stored checkpointstore.JobRecord) (coordinator.Record, error) {
-	status, err := coordinator.ParseJobStatus(stored.Status)
+	status, err := parseStatus(stored.Status)
 	if err != nil {
 		return coordinator.Record{}, err
 	}
@@ -66,6 +66,15 @@ func FromStored(stored checkpointstore.JobRecord) (coordinator.Record, error) {
 	return r, nil
 }
 
+func parseStatus(word string) (coordinator.JobStatus, error) {
+	for status := coordinator.Created; status <= coordinator.FailedStatus; status++ {
+		if status.String() == word {
+			return status, nil
+		}
+	}
+	return 0, fmt.Errorf("job status %q is not known to this version", word)
+}
+
 // roundTime keeps a time as it is after a round through the store.
 func roundTime(t time.Time) time.Time {
 	if t.IsZero() {
@@ -74,27 +83,13 @@ func roundTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-func kindWord(kind coordinator.FailureKind) string {
-	switch kind {
-	case coordinator.LostProcess:
-		return "lost-process"
-	case coordinator.UserFailure:
-		return "user-failure"
-	case coordinator.PermanentFailure:
-		return "permanent-failure"
-	}
-	invariant.Check(false, "failure kind", "failure of unknown kind %d", kind)
-	return ""
-}
-
 // kindOfWord takes a word of a newer version for a permanent failure: a cause
 // that is stored is only shown.
 func kindOfWord(word string) coordinator.FailureKind {
-	switch word {
-	case "lost-process":
-		return coordinator.LostProcess
-	case "user-failure":
-		return coordinator.UserFailure
+	for kind := coordinator.LostProcess; kind < coordinator.PermanentFailure; kind++ {
+		if kind.String() == word {
+			return kind
+		}
 	}
 	return coordinator.PermanentFailure
 }

@@ -1,0 +1,83 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/graph"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/pb"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// View makes what flinkctl status shows. Counters count since the current
+// attempt started, see Driver.Metrics. hostOf names the host of a
+// TaskManager, empty when it is not registered any more.
+func (d *Driver) View(hostOf func(ids.TaskManagerID) string) *pb.JobStatusResponse {
+	status := d.Status()
+	p := &pb.JobStatusResponse{
+		Id:                 string(d.options.Job),
+		Name:               d.options.Name,
+		Status:             status.Status.String(),
+		Restarts:           int32(status.Restarts),
+		RestoredCheckpoint: uint64(status.Restored.ID),
+		LastCheckpoint:     uint64(status.Latest.ID),
+		LastCheckpointPath: status.Latest.URI,
+		Cause:              FailureToProto(status.Cause),
+		Detail:             status.Detail,
+		SubmittedUnixMs:    snapshot.TimeToProto(d.options.SubmittedAt),
+		StartedUnixMs:      snapshot.TimeToProto(status.StartedAt),
+		EndedUnixMs:        snapshot.TimeToProto(status.EndedAt),
+		Attempt:            int32(status.Attempt.Number),
+		Vertices:           verticesView(d.options.Graph, &status, d.metrics.of(time.Now()), hostOf),
+	}
+	for _, e := range status.Events {
+		p.Events = append(p.Events, &pb.JobEvent{UnixMs: snapshot.TimeToProto(e.At), Text: e.Text})
+	}
+	return p
+}
+
+func verticesView(g *graph.ExecutionGraph, status *coordinator.Status, counted []vertexMetrics, hostOf func(ids.TaskManagerID) string) []*pb.VertexStatus {
+	views := make([]*pb.VertexStatus, len(g.Vertices))
+	for i := range g.Vertices {
+		v, m := &g.Vertices[i], &counted[i]
+		views[i] = &pb.VertexStatus{
+			Id: int32(v.ID), Name: v.Name, Parallelism: int32(v.Parallelism),
+			RecordsIn: m.in, RecordsOut: m.out, RecordsInRate: m.inRate, RecordsOutRate: m.outRate,
+			Tasks: map[string]int32{},
+		}
+	}
+	for _, s := range status.Subtasks {
+		view := views[s.Subtask.Vertex]
+		word := taskWord(s.Status)
+		view.Tasks[word]++
+		c := counted[s.Subtask.Vertex].subtasks[s.Subtask.Index]
+		view.Subtasks = append(view.Subtasks, &pb.SubtaskStatus{
+			Index: s.Subtask.Index, Status: word, TaskManagerId: string(s.TaskManager), Host: hostOf(s.TaskManager),
+			RecordsIn: c.in, RecordsOut: c.out,
+		})
+	}
+	return views
+}
+
+// taskWord is the word for a task's status; one that is not placed yet has none.
+func taskWord(s coordinator.TaskStatus) string {
+	if s == 0 {
+		return "CREATED"
+	}
+	return s.String()
+}
+
+// CheckpointsView makes what flinkctl checkpoints shows, newest first.
+func (d *Driver) CheckpointsView() *pb.ListCheckpointsResponse {
+	status := d.Status()
+	p := &pb.ListCheckpointsResponse{Completed: status.Completed, Failed: status.Aborted}
+	for _, c := range status.Checkpoints {
+		p.Checkpoints = append(p.Checkpoints, &pb.CheckpointInfo{
+			Id: uint64(c.ID), Kind: c.Kind.String(), Status: string(c.Status), Reason: c.Reason,
+			TriggeredUnixMs: snapshot.TimeToProto(c.TriggeredAt), DurationMs: c.Duration.Milliseconds(),
+			Size: c.Size, Acked: int32(c.Acked), Subtasks: int32(c.Subtasks), Path: c.Path,
+		})
+	}
+	return p
+}

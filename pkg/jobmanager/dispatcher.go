@@ -1,0 +1,99 @@
+package jobmanager
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/coordinator/driver"
+	"github.com/weirstream/weir/pkg/coordinator/slots"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/pb"
+)
+
+// dispatcher is the server as its drivers see it. Each call is one short turn
+// of the server's mutex; commands go into the queues of sessions.
+type dispatcher struct{ s *Server }
+
+var _ driver.Cluster = dispatcher{}
+
+// RequestSlots implements driver.Cluster.
+func (d dispatcher) RequestSlots(job ids.JobID, attempt ids.AttemptID, count int) {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	d.s.deliverLocked(d.s.mu.slots.Request(job, attempt, count))
+}
+
+// ReleaseSlots implements driver.Cluster.
+func (d dispatcher) ReleaseSlots(job ids.JobID, attempt ids.AttemptID) {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	d.s.deliverLocked(d.s.mu.slots.Release(job, attempt))
+}
+
+// deliverLocked passes on what the slot table has to say.
+func (s *Server) deliverLocked(notices []slots.Notice) {
+	for _, notice := range notices {
+		switch n := notice.(type) {
+		case slots.Grant:
+			s.deliverToLocked(n.Job, coordinator.SlotsGranted{Attempt: n.Attempt, Slots: n.Slots})
+		case slots.Shortage:
+			s.deliverToLocked(n.Job, coordinator.SlotsShort{Attempt: n.Attempt, Want: n.Want, Free: n.Free})
+		}
+	}
+}
+
+func (s *Server) deliverToLocked(job ids.JobID, event coordinator.Event) {
+	if j := s.mu.jobs[job]; j != nil && j.driver != nil {
+		j.driver.Deliver(event)
+	}
+}
+
+// LaunchExecutor implements driver.Cluster.
+func (d dispatcher) LaunchExecutor(id ids.ExecutorID, slotCount int) {
+	s := d.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j, tm := s.mu.jobs[id.Job], s.mu.taskManagers[id.TaskManager]
+	if j == nil || j.driver == nil {
+		return
+	}
+	if tm == nil {
+		j.driver.Deliver(coordinator.ExecutorLost{Executor: id, Failure: coordinator.Failure{
+			Kind: coordinator.LostProcess, Message: fmt.Sprintf("TaskManager %s is not registered any more", id.TaskManager),
+		}})
+		return
+	}
+	s.mu.executors[id] = &executor{id: id, taskManager: tm}
+	// An error is the TaskManager's loss, which its session's handler reports.
+	_ = tm.session.Send(&pb.TaskManagerCommand{Kind: &pb.TaskManagerCommand_LaunchExecutor{LaunchExecutor: &pb.LaunchExecutor{
+		Executor:       executorRef(id),
+		ArtifactSha256: j.spec.GetArtifactSha256(),
+		Args:           j.spec.GetArgs(),
+		Environment:    j.spec.GetEnvironment(),
+		Config:         j.config.Map(),
+		Slots:          int32(slotCount),
+		Graph:          j.spec.GetGraph(),
+		JobName:        j.spec.GetName(),
+	}}})
+}
+
+// StopExecutor implements driver.Cluster.
+func (d dispatcher) StopExecutor(id ids.ExecutorID, kill bool, grace time.Duration) {
+	s := d.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if tm := s.mu.taskManagers[id.TaskManager]; tm != nil {
+		_ = tm.session.Send(stopCommand(executorRef(id), kill, grace))
+	}
+}
+
+// Send implements driver.Cluster.
+func (d dispatcher) Send(id ids.ExecutorID, command *pb.ExecutorCommand) {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	if e := d.s.mu.executors[id]; e != nil && e.session != nil {
+		// An error is the executor's loss, which its session's handler reports.
+		_ = e.session.Send(command)
+	}
+}
