@@ -83,7 +83,9 @@ type Committer interface {
 //
 // Prepared transactions of checkpoints up to Restored are needed: they are in
 // the restored state, or committed. Those of later checkpoints are leftovers,
-// unless their checkpoint is one of Savepoints.
+// unless a savepoint may hold them: one of Savepoints that is their checkpoint
+// or a later one, since a committable stays in every snapshot until its commit
+// is known.
 type Recovery struct {
 	Attempt    ids.AttemptID
 	Restored   ids.CheckpointID

@@ -42,10 +42,10 @@ func To[T any, W SinkWriter[T]](in Stream[T], uid string, sink Sink[W], options 
 		in.env.fail(fmt.Errorf("%s: the sink is nil", n.describe()))
 	case operator.TwoPhase[T]:
 		n.TwoPhase = true
-		n.describeConnector(sink.Describe())
+		in.env.takeConnector(n, sink)
 		n.make = func(func(string) any) (operator.Instance, error) { return operator.NewTwoPhase(sink), nil }
 	case operator.Sink[T]:
-		n.describeConnector(sink.Describe())
+		in.env.takeConnector(n, sink)
 		n.make = func(func(string) any) (operator.Instance, error) { return operator.NewSink(sink), nil }
 	default:
 		in.env.fail(fmt.Errorf("%s: %T is neither an operator.Sink nor an operator.TwoPhase: declare the result of its OpenWriter as operator.SinkWriter or operator.TwoPhaseWriter",

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -16,15 +17,26 @@ func From[T any](env *Env, uid string, src operator.Source[T], options ...Option
 		env.failAt("source "+uid, "the source is nil")
 		return Stream[T]{env: env}
 	}
-	n.describeConnector(src.Describe())
+	env.takeConnector(n, src)
 	n.make = func(out func(tag string) any) (operator.Instance, error) {
 		return operator.NewSource(src, mainOutput[T](out)), nil
 	}
 	return output(env, n, "", outputCodec[T](env, n, s, nil))
 }
 
-// describeConnector puts what a connector says about itself into the graph.
-func (n *node) describeConnector(d operator.Description) {
+// connector is what sources and sinks have in common.
+type connector interface {
+	Describe() operator.Description
+}
+
+// takeConnector puts what a connector says about itself into the graph.
+func (e *Env) takeConnector(n *node, c connector) {
+	if v, ok := c.(operator.Validator); ok {
+		if err := v.Validate(); err != nil {
+			e.fail(fmt.Errorf("%s: %w", n.describe(), err))
+		}
+	}
+	d := c.Describe()
 	n.Bounded = d.Bounded
 	for k, v := range d.Options {
 		n.Options = append(n.Options, graph.Option{Key: k, Value: v})

@@ -1,0 +1,18 @@
+// Package file reads lines of files as a source, and writes lines to files
+// exactly once as a sink.
+//
+// Source. JSONLines and Lines read a file, the files of a directory, or those
+// that match a pattern. A file is cut into splits by byte ranges without being
+// read; a split owns the lines that start in its range, wherever they end, so
+// every line belongs to exactly one split. The position in a split is the byte
+// offset of the next line. The files must not change while a job reads them.
+//
+// Sink. ExactlyOnce writes one file for each checkpoint and subtask, and makes
+// it visible when the checkpoint is published:
+//
+//	.part-….inprogress   being written (hidden by the dot)
+//	.part-….pending      complete and durable, before the acknowledgement
+//	part-….jsonl         committed, by a link that never replaces a file
+//
+// The directory must be the same one on every host that runs the sink.
+package file
