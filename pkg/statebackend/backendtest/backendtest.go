@@ -172,6 +172,7 @@ func modelRun[K comparable](t *testing.T, b statebackend.Backend, draw func(*rap
 			"change deep":          func(t *rapid.T) { m.changeDeep(t) },
 			"change deep in place": func(t *rapid.T) { m.changeInPlace(t) },
 			"clear":                func(t *rapid.T) { m.clear(t) },
+			"stay at a key":        func(t *rapid.T) { m.stay(t) },
 			"get":                  func(t *rapid.T) { m.get(t) },
 			"freeze":               func(t *rapid.T) { m.freeze(t) },
 			"write":                func(t *rapid.T) { m.write(t) },
@@ -330,6 +331,32 @@ func (m *machine[K]) clear(t *rapid.T) {
 func (m *machine[K]) get(t *rapid.T) {
 	key := m.draw(t)
 	m.expectFlat(t, m.at(t, key), key)
+}
+
+// stay does several things under one current key, with freezes between them:
+// what a handle remembers of the key must not outlive them.
+func (m *machine[K]) stay(t *rapid.T) {
+	key := m.draw(t)
+	o := m.at(t, key)
+	for range rapid.IntRange(2, 5).Draw(t, "steps") {
+		m.expectFlat(t, o, key)
+		switch rapid.IntRange(0, 3).Draw(t, "step") {
+		case 0:
+			m.freeze(t)
+		case 1:
+			must(t, o.flat.Clear())
+			delete(m.model.flat, key)
+		case 2:
+			must(t, o.flat.Set(m.model.flat[key]+1))
+			m.model.flat[key]++
+		case 3:
+			p, _, err := o.flat.Ref()
+			must(t, err)
+			*p += 2
+			m.model.flat[key] += 2
+		}
+	}
+	m.expectFlat(t, o, key)
 }
 
 func (m *machine[K]) expectFlat(t rapid.TB, o *operator[K], key K) {
