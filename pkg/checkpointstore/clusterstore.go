@@ -223,4 +223,56 @@ func (c *ClusterStore) DeleteJob(ctx context.Context, job ids.JobID) error {
 	return nil
 }
 
+// Sweep deletes what no job needs: artifacts that are not in keep, jobs that
+// were put but never got a record, and what interrupted writes left. A
+// JobManager calls it once, after it has read its jobs and before it accepts
+// new ones: whatever has no record then was never accepted. It returns how
+// many objects it deleted.
+func (c *ClusterStore) Sweep(ctx context.Context, keep []string) (int, error) {
+	deleted := 0
+	jobs, err := c.Jobs(ctx)
+	if err != nil {
+		return 0, err
+	}
+	keptNames := make(map[string]bool, len(keep)+len(jobs))
+	for _, sum := range keep {
+		keptNames[artifactsDir+sum] = true
+	}
+	for _, job := range jobs {
+		keptNames[jobObject(job, jobName)] = true
+	}
+	for _, dir := range []string{artifactsDir, jobsDir} {
+		for object, err := range c.store.List(ctx, dir) {
+			if err != nil {
+				return deleted, fmt.Errorf("sweep jobs and artifacts: %w", err)
+			}
+			if keptNames[object.Name] || !isClusterObject(object.Name) {
+				continue
+			}
+			if err := c.store.Delete(ctx, object.Name); err != nil {
+				return deleted, fmt.Errorf("sweep jobs and artifacts: %w", err)
+			}
+			deleted++
+		}
+		staged, err := c.store.DiscardStaged(ctx, dir, isClusterObject)
+		deleted += staged
+		if err != nil {
+			return deleted, fmt.Errorf("sweep jobs and artifacts: %w", err)
+		}
+	}
+	return deleted, nil
+}
+
+// isClusterObject reports whether a name is one that ClusterStore gives.
+// Records are left out: nothing but DeleteJob deletes one.
+func isClusterObject(name string) bool {
+	if sum, ok := strings.CutPrefix(name, artifactsDir); ok {
+		_, err := artifactName(sum)
+		return err == nil
+	}
+	id, file, ok := strings.Cut(strings.TrimPrefix(name, jobsDir), "/")
+	_, err := ids.ParseJobID(id)
+	return ok && err == nil && file == jobName
+}
+
 func jobObject(job ids.JobID, file string) string { return jobsDir + string(job) + "/" + file }

@@ -294,6 +294,42 @@ func TestJobs(t *testing.T) {
 	})
 }
 
+// I4: what was never accepted does not stay behind, and what is needed does.
+func TestClusterSweep(t *testing.T) {
+	const hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+	const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	eachStore(t, func(t *testing.T, open Opener, root string) {
+		store, err := open(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := NewClusterStore(store)
+		for _, job := range []ids.JobID{jobA, jobB} {
+			if err := c.PutJob(t.Context(), job, []byte("job")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if result := c.CreateRecord(t.Context(), testRecord()); result.Outcome != Swapped {
+			t.Fatal(result.Err)
+		}
+		for sum, content := range map[string]string{hello: "hello", empty: ""} {
+			if err := c.PutArtifact(t.Context(), sum, strings.NewReader(content)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range []string{"artifacts/notes", "jobs/notes", "jobs/" + string(jobB) + "/notes"} {
+			if _, err := store.PutIf(t.Context(), name, nil, objectstore.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if deleted, err := c.Sweep(t.Context(), []string{hello}); err != nil || deleted != 2 {
+			t.Errorf("deleted %d, error %v, want 2", deleted, err)
+		}
+		mustHave(t, open, root, "artifacts/"+hello, "artifacts/notes", "jobs/"+string(jobB)+"/notes",
+			"jobs/"+string(jobA)+"/job", "jobs/"+string(jobA)+"/record", "jobs/notes")
+	})
+}
+
 // I9: an error while reading a record is not the absence of one.
 func TestReadRecordErrors(t *testing.T) {
 	inner := memory.New(memoryRoot)

@@ -20,6 +20,9 @@ const (
 	// status 404, and is no absence all the same.
 	codeUnknownKey        = "InvalidAccessKeyId"
 	codeUnknownKeyVersity = "XAdminUserNotFound"
+	// Versitygw's answer when a directory that it is about to write into is
+	// removed with its last object at the same moment. Trying again helps.
+	codeDirectoryRace = "ExistingObjectIsDirectory"
 )
 
 // classify gives an error of the client one of the classes of package
@@ -64,7 +67,7 @@ func classOf(response minio.ErrorResponse) error {
 		return objectstore.ErrPrecondition
 	case "AccessDenied", "SignatureDoesNotMatch", codeUnknownKey, codeUnknownKeyVersity:
 		return objectstore.ErrDenied
-	case "SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling", "RequestLimitExceeded":
+	case "SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling", "RequestLimitExceeded", codeDirectoryRace:
 		return objectstore.ErrUnavailable
 	}
 	switch status := response.StatusCode; {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -272,6 +273,34 @@ func TestRetries(t *testing.T) {
 	requests.Store(0)
 	if err := calls[1].do(t.Context(), store); !errors.Is(err, objectstore.ErrUnknownOutcome) || requests.Load() != 1 {
 		t.Errorf("PutIf: %v after %d requests", err, requests.Load())
+	}
+}
+
+// Many uploads that are throttled at once have a budget each: all complete
+// once the server serves again.
+func TestThrottledUploadsAllComplete(t *testing.T) {
+	const uploads = 50
+	var requests, objects atomic.Int32
+	store := newStore(t, retriesLong, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if requests.Add(1) <= 3*uploads {
+			answer(w, 503, "SlowDown")
+			return
+		}
+		objects.Add(1)
+		w.Header().Set("ETag", `"e"`)
+	})
+	var wait sync.WaitGroup
+	for range uploads {
+		wait.Go(func() {
+			if err := calls[0].do(t.Context(), store); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if objects.Load() != uploads {
+		t.Errorf("%d objects were put, want %d", objects.Load(), uploads)
 	}
 }
 

@@ -53,6 +53,7 @@ func Run(t *testing.T, factory Factory, options Options) {
 		{"ListLong", s.listLong},
 		{"ListAndDelete", s.listAndDelete},
 		{"DeleteIsIdempotent", s.deleteIsIdempotent},
+		{"PutAndDeleteInOneDirectory", s.putAndDeleteInOneDirectory},
 		{"DiscardStagedSparesObjects", s.discardStagedSparesObjects},
 		{"NamesAreChecked", s.namesAreChecked},
 		{"EndedContext", s.endedContext},
@@ -306,6 +307,33 @@ func (s suite) deleteIsIdempotent(t *testing.T, store objectstore.Store) {
 	}
 	mustList(t, store, "", []string{"a/d"})
 	put(t, store, "a/b", []byte("the directory is gone, so its name is free"))
+}
+
+// Tidying after the last object of a directory must not get into the way of
+// the next one.
+func (s suite) putAndDeleteInOneDirectory(t *testing.T, store objectstore.Store) {
+	const writers, rounds = 4, 30
+	var wait sync.WaitGroup
+	for writer := range writers {
+		wait.Go(func() {
+			name := fmt.Sprintf("a/b/%d", writer)
+			for range rounds {
+				err := store.Put(t.Context(), name, func(w io.Writer) error { _, err := io.WriteString(w, name); return err })
+				if err == nil {
+					_, _, err = store.Read(t.Context(), name, 100)
+				}
+				if err == nil {
+					err = store.Delete(t.Context(), name)
+				}
+				if err != nil {
+					t.Errorf("writer %d: %v", writer, err)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	mustList(t, store, "", nil)
 }
 
 func (s suite) discardStagedSparesObjects(t *testing.T, store objectstore.Store) {
