@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -125,6 +126,26 @@ func (s *Server) Close() error {
 	<-s.served
 	s.sessions.Wait()
 	return s.serveErr
+}
+
+// Shutdown lets calls and streams come to their end, of which it tells the
+// peers, and then closes. It breaks what has not ended after timeout. It may
+// be called once, instead of Close or before it.
+func (s *Server) Shutdown(timeout time.Duration) error {
+	graceful := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(graceful)
+	}()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-graceful:
+	case <-timer.C:
+	}
+	err := s.Close() // which lets GracefulStop return as well
+	<-graceful
+	return err
 }
 
 // coordinationServer adapts a CoordinationHandler.
