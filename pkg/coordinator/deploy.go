@@ -25,6 +25,7 @@ type attempt struct {
 	commitsAwaited int
 
 	requested    bool // slots were asked for
+	stopped      bool // its executors were told to stop
 	deployed     bool
 	finishing    bool // FinishTasks was sent
 	runningSince time.Time
@@ -252,10 +253,7 @@ func (c *Coordinator) taskDeployment(s ids.SubtaskID, stateOf map[ids.OperatorUI
 	for _, src := range c.sources {
 		if src.vertex == s.Vertex {
 			assignment := src.assignment(s.Index, 0)
-			// A list that is complete is never made again; one that is not,
-			// because nothing is known yet or the lister was interrupted, is
-			// gone on with.
-			assignment.List = s.Index == 0 && !src.complete
+			assignment.List = s.Index == 0 && src.wantsListing()
 			t.Splits = append(t.Splits, assignment)
 		}
 	}

@@ -173,7 +173,6 @@ type SplitAssignment struct {
 	Splits  []snapshot.Split
 	// Complete means that no further split will come.
 	Complete bool
-	// List means that this subtask is to list the splits: none is known yet, or
-	// the lister was interrupted. Splits it names again are not taken twice.
+	// List means that this subtask is to list the splits, none being known yet.
 	List bool
 }

@@ -58,12 +58,15 @@ func (c *Coordinator) failForGood(now time.Time, f Failure) {
 func (c *Coordinator) leaveAttempt(now time.Time, kill bool, reason AbortReason, text string) {
 	a := &c.attempt
 	c.timers = timers{}
-	for _, x := range a.executors {
-		stop := StopExecutor{Executor: x.id, Kill: kill}
-		if !kill {
-			stop.Grace = c.cfg.CancellationTimeout
+	if !a.stopped {
+		a.stopped = true
+		for _, x := range a.executors {
+			stop := StopExecutor{Executor: x.id, Kill: kill}
+			if !kill {
+				stop.Grace = c.cfg.CancellationTimeout
+			}
+			c.emit(stop)
 		}
-		c.emit(stop)
 	}
 	if a.requested {
 		c.emit(ReleaseSlots{Attempt: a.id})

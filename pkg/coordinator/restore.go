@@ -50,6 +50,9 @@ func (c *Coordinator) onJobClaimed(now time.Time, e JobClaimed) {
 	if !w.desired.StartedAt.IsZero() {
 		c.setStatus(now, Restarting)
 		c.note(now, "taken over by this JobManager")
+		if w.desired.Status == RunningStatus {
+			w.desired.Status = Restarting // written with the next update
+		}
 	}
 	c.attempt.id = ids.AttemptID{Token: c.token}
 	if w.desired.Status == Cancelling || len(c.cancels) > 0 {

@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"slices"
+
 	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/snapshot"
@@ -10,18 +12,17 @@ import (
 //
 // The list only grows. A split's place is its identity and never changes, on
 // restore and rescale neither: subtask i mod parallelism owns it (I7), and its
-// position is found by its place. A checkpoint carries the list as it is when
-// the checkpoint completes, so it has every split that a subtask could have
-// read before its barrier; one too many is read from its start after a restore.
+// position is found by its place. Two splits may have equal content.
+//
+// A checkpoint carries the list as it is when the checkpoint completes, so it
+// has every split that a subtask could have read before its barrier; one too
+// many is read from its start after a restore.
 type source struct {
 	uid         ids.OperatorUID
 	vertex      ids.VertexID
 	parallelism int
 	splits      []snapshot.Split
 	complete    bool
-	// known finds a split by content. A lister that starts again after a
-	// failure in the middle of its list tells us splits a second time.
-	known map[string]bool
 }
 
 // resetSources takes the lists of the restore point: what was discovered
@@ -36,12 +37,10 @@ func (c *Coordinator) resetSources(restored []snapshot.SplitList) {
 			uid:         c.graph.Vertices[v].Chain[0],
 			vertex:      ids.VertexID(v),
 			parallelism: c.graph.Vertices[v].Parallelism,
-			known:       make(map[string]bool),
 		}
 		for _, list := range restored {
 			if list.UID == src.uid {
-				src.add(list.Splits)
-				invariant.Check(len(src.splits) == len(list.Splits), "I7", "the restored list of %q has a split twice", src.uid)
+				src.splits = slices.Clone(list.Splits)
 				src.complete = list.Complete
 			}
 		}
@@ -49,15 +48,10 @@ func (c *Coordinator) resetSources(restored []snapshot.SplitList) {
 	}
 }
 
-// add appends the splits that are new.
-func (s *source) add(splits []snapshot.Split) {
-	for _, split := range splits {
-		if key := string(split.Data); !s.known[key] {
-			s.known[key] = true
-			s.splits = append(s.splits, split)
-		}
-	}
-}
+// wantsListing reports whether nothing is known yet. A list of which anything
+// is known, restored or not, is never made again: the input may have changed,
+// and what is read twice or under another place is wrong (I7).
+func (s *source) wantsListing() bool { return len(s.splits) == 0 && !s.complete }
 
 // assignment gives subtask index its splits from place `from` on.
 func (s *source) assignment(index int32, from int) SplitAssignment {
@@ -94,7 +88,7 @@ func (c *Coordinator) onSplitsDiscovered(e SplitsDiscovered) {
 		return
 	}
 	from := len(src.splits)
-	src.add(e.Splits)
+	src.splits = append(src.splits, e.Splits...)
 	src.complete = e.Complete
 	for i := range src.parallelism {
 		a := src.assignment(int32(i), from)
