@@ -27,13 +27,7 @@ const memoryRoot = "mem://test"
 
 // openMemory opens URIs below memoryRoot in one store.
 func openMemory(root objectstore.Store) Opener {
-	return func(uri string) (objectstore.Store, error) {
-		rest, ok := strings.CutPrefix(uri, memoryRoot)
-		if !ok {
-			return nil, errors.New("not in this test's store: " + uri)
-		}
-		return objectstore.Sub(root, strings.Trim(rest, "/")), nil
-	}
+	return func(uri string) (objectstore.Store, error) { return objectstore.SubURI(root, uri) }
 }
 
 func openLocal(uri string) (objectstore.Store, error) { return local.New(uri, uri) }

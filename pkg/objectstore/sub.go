@@ -2,6 +2,7 @@ package objectstore
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"strings"
@@ -14,6 +15,18 @@ func Sub(store Store, prefix string) Store {
 		return store
 	}
 	return &subStore{parent: store, prefix: prefix + "/"}
+}
+
+// SubURI is the view of store whose root is uri, which must be the URI of
+// store's own root or below it. With it one store, for example one in memory,
+// serves all the URIs of a cluster.
+func SubURI(store Store, uri string) (Store, error) {
+	root := strings.TrimSuffix(store.URI(""), "/")
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(uri, "/"), root)
+	if !ok || rest != "" && rest[0] != '/' {
+		return nil, fmt.Errorf("%s is not below %s", uri, root)
+	}
+	return Sub(store, strings.TrimPrefix(rest, "/")), nil
 }
 
 // subStore adds its prefix to every name on the way in and takes it off on the way out.
