@@ -3,6 +3,7 @@ package memory
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"github.com/weirstream/weir/pkg/codec"
@@ -79,6 +80,8 @@ type frozenTable[K comparable, V any] struct {
 	groups []int // refs of the i-th group are groups[i] to groups[i+1]
 	key    []byte
 	value  []byte
+	// touched keeps the loads of touch from being optimised away.
+	touched uint64
 }
 
 // forget implements view.
@@ -159,11 +162,28 @@ func (f *frozenTable[K, V]) write(w *statebackend.Writer, number, i int) {
 		return
 	}
 	w.State(number, len(refs))
-	for j := range refs {
-		s := f.slot(refs[j])
-		f.key = f.descriptor.Key.Append(f.key[:0], &s.key)
-		f.value = statebackend.AppendValueHeader(f.value[:0], 0, 0)
-		f.value = f.descriptor.Codec.Append(f.value, &s.value)
-		w.Entry(f.key, f.value)
+	for chunk := range slices.Chunk(refs, writeAhead) {
+		f.touch(chunk)
+		for _, r := range chunk {
+			s := f.slot(r)
+			f.key = f.descriptor.Key.Append(f.key[:0], &s.key)
+			f.value = statebackend.AppendValueHeader(f.value[:0], 0, 0)
+			f.value = f.descriptor.Codec.Append(f.value, &s.value)
+			w.Entry(f.key, f.value)
+		}
 	}
+}
+
+// writeAhead is how many entries are fetched from memory together: in the
+// order of the keys their pages are all over it. More than the loads that a
+// processor keeps in flight gain nothing.
+const writeAhead = 16
+
+// touch reads something near each entry, without waiting in between.
+func (f *frozenTable[K, V]) touch(refs []ref) {
+	var sum uint64
+	for _, r := range refs {
+		sum += f.pages[r.page].group(r.slot >> 3).tags
+	}
+	f.touched = sum
 }
