@@ -1,12 +1,16 @@
 package local_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/objectstore/local"
@@ -110,6 +114,37 @@ func TestDiscardStaged(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(root, "*", ".tmp-*"))
 	if err != nil || len(left) != 1 || left[0] != staged[1] {
 		t.Errorf("left %v, error %v", left, err)
+	}
+}
+
+// A swap waits for the lock that another process holds, no longer than its
+// context, and changes nothing then.
+func TestSwapWaitsForLock(t *testing.T) {
+	root := t.TempDir()
+	store := newStore(t, root)
+	etag, err := store.PutIf(t.Context(), "record", []byte("a"), objectstore.IfAbsent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.OpenFile(filepath.Join(root, ".lock"), os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err = store.PutIf(ctx, "record", []byte("b"), objectstore.IfMatch(etag))
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, objectstore.ErrUnknownOutcome) {
+		t.Errorf("swap under a foreign lock: %v", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.PutIf(t.Context(), "record", []byte("b"), objectstore.IfMatch(etag)); err != nil {
+		t.Errorf("swap after the lock was released: %v", err)
 	}
 }
 

@@ -184,6 +184,20 @@ func TestServerErrorLeavesWritesUnknown(t *testing.T) {
 	}
 }
 
+// I10: so does a connection that breaks before the reply.
+func TestLostReplyLeavesWritesUnknown(t *testing.T) {
+	store := newStore(t, retriesShort, func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler)
+	})
+	for _, call := range calls {
+		err := call.do(t.Context(), store)
+		if !errors.Is(err, objectstore.ErrUnavailable) || errors.Is(err, objectstore.ErrUnknownOutcome) != call.isWrite {
+			t.Errorf("%s returned %v", call.name, err)
+		}
+	}
+}
+
 // A server that accepts and never answers costs the attempt's time, not more.
 func TestHangingServer(t *testing.T) {
 	released := make(chan struct{})
