@@ -99,10 +99,10 @@ func (e *Env) Build() (*operator.Program, error) {
 		})
 	}
 	if err := graph.Validate(p.Graph); err != nil {
-		return nil, fmt.Errorf("job %q: %w", e.name, err)
+		return nil, err
 	}
 	if sinks == 0 {
-		return nil, fmt.Errorf("job %q has no sink: nothing that it computes would leave it; end a stream with stream.To", e.name)
+		return nil, errors.New("job has no sink: nothing that it computes would leave it; end a stream with stream.To")
 	}
 	return p, nil
 }
@@ -161,7 +161,7 @@ func (x *edge) settledPartitioner() graph.Partitioner {
 // fail keeps the first mistake: later ones are often its consequence.
 func (e *Env) fail(err error) {
 	if e.err == nil {
-		e.err = fmt.Errorf("job %q: %w", e.name, err)
+		e.err = err
 	}
 }
 

@@ -105,7 +105,7 @@ func (p *process) program() (*operator.Program, error) {
 	}
 	env := NewEnv(p.name)
 	if err := p.build(env); err != nil {
-		return nil, fmt.Errorf("build job %q: %w", p.name, err)
+		return nil, err
 	}
 	return env.Build()
 }
