@@ -24,8 +24,7 @@ type attempt struct {
 	awaited        ids.CheckpointID
 	commitsAwaited int
 
-	requested    bool // slots were asked for
-	stopped      bool // its executors were told to stop
+	left         bool // its executors were told to stop, its slots released
 	deployed     bool
 	finishing    bool // FinishTasks was sent
 	runningSince time.Time
@@ -78,7 +77,6 @@ func (c *Coordinator) requestSlots(now time.Time) {
 		c.reserveIDs()
 	}
 	c.phase = phaseSlots
-	c.attempt.requested = true
 	n := c.graph.LargestParallelism()
 	c.detail = fmt.Sprintf("waiting for %d slots", n)
 	c.timers.set(timerSlots, now.Add(c.cfg.SlotRequestTimeout))

@@ -58,8 +58,8 @@ func (c *Coordinator) failForGood(now time.Time, f Failure) {
 func (c *Coordinator) leaveAttempt(now time.Time, kill bool, reason AbortReason, text string) {
 	a := &c.attempt
 	c.timers = timers{}
-	if !a.stopped {
-		a.stopped = true
+	if !a.left {
+		a.left = true
 		for _, x := range a.executors {
 			stop := StopExecutor{Executor: x.id, Kill: kill}
 			if !kill {
@@ -67,10 +67,9 @@ func (c *Coordinator) leaveAttempt(now time.Time, kill bool, reason AbortReason,
 			}
 			c.emit(stop)
 		}
-	}
-	if a.requested {
+		// Also when this attempt has not asked for any: what attempts of
+		// leaders before us hold is older, and released by this.
 		c.emit(ReleaseSlots{Attempt: a.id})
-		a.requested = false
 	}
 	c.abortAll(now, reason, text)
 }
