@@ -109,13 +109,18 @@ func (f *frozenTable[K, V]) sort(r keygroup.Range, maxParallelism int) {
 			j += 1 << (root.depth - p.depth)
 		}
 	}
-	// A counting sort by key group, then an order within each.
-	groupOf := func(s *slot[K, V]) int {
-		return int(keygroup.OfHash(f.descriptor.Key.Hash(&s.key), maxParallelism)) - int(r.First)
-	}
+	// One pass over the entries gives rank and key group of each; then a
+	// counting sort by group, and an order within each group.
+	o := orderOf(f.descriptor.Key.FixedSize())
+	found := make([]ref, 0, f.entries)
 	for i := range f.pages {
-		for _, s := range f.pages[i].entries() {
-			f.groups[groupOf(s)+1]++
+		for j := range f.pages[i].all() {
+			for n, s := range f.pages[i].group(uint32(j)).entries() {
+				f.key = f.descriptor.Key.Append(f.key[:0], &s.key)
+				g := keygroup.OfHash(f.descriptor.Key.Hash(&s.key), maxParallelism) - r.First
+				f.groups[g+1]++
+				found = append(found, ref{rank: o.rank(f.key, 0), page: uint32(i), slot: uint16(j<<3 | n), group: g})
+			}
 		}
 	}
 	for i := range r.Len() {
@@ -123,18 +128,12 @@ func (f *frozenTable[K, V]) sort(r keygroup.Range, maxParallelism int) {
 	}
 	f.refs = make([]ref, f.entries)
 	next := append([]int(nil), f.groups...)
-	o := orderOf(f.descriptor.Key.FixedSize())
-	for i := range f.pages {
-		for j := range f.pages[i].all() {
-			for n, s := range f.pages[i].group(uint32(j)).entries() {
-				f.key = f.descriptor.Key.Append(f.key[:0], &s.key)
-				at := &next[groupOf(s)]
-				f.refs[*at] = ref{rank: o.rank(f.key, 0), page: uint32(i), slot: uint32(j<<3 | n)}
-				*at++
-			}
-		}
+	for i := range found {
+		at := &next[found[i].group]
+		f.refs[*at] = found[i]
+		*at++
 	}
-	o.scratch = make([]ref, longest(f.groups))
+	o.scratch = found[:longest(f.groups)] // no longer needed
 	for i := range r.Len() {
 		o.sort(f.refs[f.groups[i]:f.groups[i+1]], 0, func(r ref) []byte {
 			f.key = f.descriptor.Key.Append(f.key[:0], &f.slot(r).key)
@@ -152,7 +151,7 @@ func longest(starts []int) int {
 }
 
 func (f *frozenTable[K, V]) slot(r ref) *slot[K, V] {
-	return f.pages[r.page].group(r.slot >> 3).slot(int(r.slot & 7))
+	return f.pages[r.page].group(uint32(r.slot >> 3)).slot(int(r.slot & 7))
 }
 
 // write implements view.
@@ -183,7 +182,7 @@ const writeAhead = 16
 func (f *frozenTable[K, V]) touch(refs []ref) {
 	var sum uint64
 	for _, r := range refs {
-		sum += f.pages[r.page].group(r.slot >> 3).tags
+		sum += f.pages[r.page].group(uint32(r.slot >> 3)).tags
 	}
 	f.touched = sum
 }

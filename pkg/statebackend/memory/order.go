@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+
+	"github.com/weirstream/weir/pkg/keygroup"
 )
 
 // ref stands for an entry while a snapshot is put in order: without pointers,
 // because there are millions of them.
 type ref struct {
-	rank uint64 // orders by the part of the key's bytes looked at
-	page uint32 // index into the view's pages
-	slot uint32 // group*8 + slot
+	rank  uint64         // orders by the part of the key's bytes looked at
+	page  uint32         // index into the view's pages
+	slot  uint16         // number of the group in the page times 8, plus the slot: fits, by log2Limit
+	group keygroup.Group // counted from the first of the range
 }
 
 // order sorts refs by the bytes of their keys, a piece of up to 8 bytes at a
