@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,7 +19,7 @@ const bucket = "weir"
 // configuration is what all processes of the cluster share: what makes it
 // local, then what the user overrides.
 func (r *record) configuration(dir string) (*config.Config, error) {
-	storage := func(name string) string { return "file://" + filepath.Join(dir, name) }
+	storage := func(name string) string { return fileURI(filepath.Join(dir, name)) }
 	settings := []string{
 		config.RESTPort.Key() + "=0",
 		config.TaskManagerSlots.Key() + "=" + strconv.Itoa(r.Slots),
@@ -57,6 +58,9 @@ func (r *record) configuration(dir string) (*config.Config, error) {
 	}
 	return c, nil
 }
+
+// fileURI names a directory; what is special in a URI is escaped.
+func fileURI(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
 
 // writeConfig writes the configuration file. Keys are not nested, and values
 // are quoted as in JSON, which is YAML too.
