@@ -76,11 +76,11 @@ func Program(o Options, world *World) (*operator.Program, error) {
 		Nodes: map[ids]*operator.Node{
 			Numbers: {UID: Numbers, Discard: discard[uint64](), Tee: tee[uint64](),
 				New: func(out func(string) any) (operator.Instance, error) {
-					return operator.NewSource[uint64](source{o: o}, out("").(operator.Collector[uint64])), nil
+					return operator.NewSource[uint64](source{o: o, world: world}, out("").(operator.Collector[uint64])), nil
 				}},
 			Counts: {UID: Counts, Discard: discard[Count](), Tee: tee[Count](),
 				New: func(out func(string) any) (operator.Instance, error) {
-					op := &counter{out: out("").(operator.Collector[Count])}
+					op := &counter{o: o, world: world, out: out("").(operator.Collector[Count])}
 					return operator.Instance{Operator: op, Inputs: []any{operator.Collector[uint64](op)}}, nil
 				}},
 			Out: {UID: Out, New: func(func(string) any) (operator.Instance, error) {
@@ -119,7 +119,10 @@ func tee[T any]() map[string]func([]any) any {
 }
 
 // source emits the keys of Options.Splits splits.
-type source struct{ o Options }
+type source struct {
+	o     Options
+	world *World
+}
 
 // ListSplits implements operator.Source.
 func (s source) ListSplits(context.Context, operator.SourceContext) ([][]byte, bool, error) {
@@ -131,11 +134,12 @@ func (s source) ListSplits(context.Context, operator.SourceContext) ([][]byte, b
 }
 
 // OpenReader implements operator.Source.
-func (s source) OpenReader(_ context.Context, _ operator.SourceContext, split, position []byte) (operator.Reader[uint64], error) {
-	r := &reader{o: s.o, split: int(binary.LittleEndian.Uint64(split))}
+func (s source) OpenReader(_ context.Context, sc operator.SourceContext, split, position []byte) (operator.Reader[uint64], error) {
+	r := &reader{o: s.o, world: s.world, split: int(binary.LittleEndian.Uint64(split))}
 	if position != nil {
-		r.next = binary.LittleEndian.Uint64(position)
+		r.next = positionOf(position)
 	}
+	s.world.Observer.opened(sc.Context, r.split, r.next)
 	return r, nil
 }
 
@@ -144,6 +148,7 @@ func (s source) Describe() operator.Description { return operator.Description{Bo
 
 type reader struct {
 	o     Options
+	world *World
 	split int
 	next  uint64
 }
@@ -153,7 +158,7 @@ func (r *reader) Fetch(context.Context) (operator.Batch[uint64], error) {
 	if r.next >= r.o.RecordsPerSplit {
 		return nil, io.EOF
 	}
-	b := &batch{o: r.o, split: r.split, next: r.next, end: min(r.next+r.o.BatchMax, r.o.RecordsPerSplit)}
+	b := &batch{o: r.o, world: r.world, split: r.split, next: r.next, end: min(r.next+r.o.BatchMax, r.o.RecordsPerSplit)}
 	r.next = b.end
 	return b, nil
 }
@@ -163,6 +168,7 @@ func (r *reader) Close() error { return nil }
 
 type batch struct {
 	o         Options
+	world     *World
 	split     int
 	next, end uint64
 }
@@ -172,6 +178,7 @@ func (b *batch) Next(v *uint64) (bool, error) {
 	if b.next == b.end {
 		return false, nil
 	}
+	b.world.Observer.record()
 	*v = b.o.Key(b.split, b.next)
 	b.next++
 	return true, nil
@@ -182,6 +189,9 @@ func (b *batch) Position() []byte { return binary.LittleEndian.AppendUint64(nil,
 
 // counter counts by key.
 type counter struct {
+	o     Options
+	world *World
+	ctx   *operator.Context
 	out   operator.Collector[Count]
 	keyed *state.Keyed[uint64]
 	n     state.Value[uint64]
@@ -189,6 +199,7 @@ type counter struct {
 
 // Open implements operator.Operator.
 func (c *counter) Open(ctx *operator.Context) (err error) {
+	c.ctx = ctx
 	c.keyed, err = state.NewKeyed[uint64](state.Options{
 		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend,
 	})
@@ -201,11 +212,24 @@ func (c *counter) Open(ctx *operator.Context) (err error) {
 
 // Restore implements operator.Operator.
 func (c *counter) Restore(_ context.Context, r *operator.Restored) error {
-	return c.keyed.Backend().Restore(r.Keyed)
+	if err := c.keyed.Backend().Restore(r.Keyed); err != nil {
+		return err
+	}
+	observer := c.world.Observer
+	if observer == nil || observer.Restored == nil {
+		return nil
+	}
+	counts, err := c.o.counts(c.keyed.Backend(), c.ctx.KeyGroups)
+	if err != nil {
+		return err
+	}
+	observer.Restored(c.ctx, counts)
+	return nil
 }
 
 // Collect implements operator.Collector.
 func (c *counter) Collect(key uint64) error {
+	c.world.Observer.record()
 	if err := c.keyed.SetCurrentKey(key); err != nil {
 		return err
 	}

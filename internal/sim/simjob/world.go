@@ -25,6 +25,12 @@ func (f frozenKeyed) Release() { f.f.Release() }
 // invisible, and what has been committed. It outlives every crash. It belongs
 // to the goroutine that steps the job.
 type World struct {
+	// Observer, if not nil, is told what happens inside the job.
+	Observer *Observer
+	// Forgets, if not nil and true, lets a commit succeed that does nothing: a
+	// sink with a bug, planted for tests of the checkers.
+	Forgets func() bool
+
 	prepared  map[string][]Count
 	committed map[string][]Count
 	// order is the names of committed transactions, oldest first.
@@ -63,7 +69,7 @@ func (w *World) prepare(name string, records []Count) {
 	w.prepared[name] = records
 }
 
-func (w *World) commit(name string) error {
+func (w *World) commit(by *operator.Context, name string) error {
 	if _, ok := w.committed[name]; ok {
 		return nil
 	}
@@ -72,9 +78,13 @@ func (w *World) commit(name string) error {
 		w.violations = append(w.violations, "transaction "+name+" is lost")
 		return operator.Permanentf("transaction %s is neither prepared nor committed", name)
 	}
+	if w.Forgets != nil && w.Forgets() {
+		return nil
+	}
 	delete(w.prepared, name)
 	w.committed[name] = records
 	w.order = append(w.order, name)
+	w.Observer.committed(by, name, records)
 	return nil
 }
 
@@ -139,6 +149,7 @@ type writer struct {
 
 // Write implements operator.TwoPhaseWriter.
 func (w *writer) Write(v Count) error {
+	w.world.Observer.record()
 	w.open = append(w.open, v)
 	return nil
 }
@@ -148,7 +159,7 @@ func (w *writer) Prepare(id weirids.CheckpointID) (operator.Prepared, error) {
 	if len(w.open) == 0 {
 		return nil, nil
 	}
-	p := &prepared{world: w.world, name: transactionName(w.ctx, id), records: w.open}
+	p := &prepared{world: w.world, ctx: w.ctx, name: transactionName(w.ctx, id), records: w.open}
 	w.open = nil
 	return p, nil
 }
@@ -158,6 +169,7 @@ func (w *writer) Close() error { return nil }
 
 type prepared struct {
 	world   *World
+	ctx     *operator.Context
 	name    string
 	records []Count
 }
@@ -165,6 +177,7 @@ type prepared struct {
 // Persist implements operator.Prepared.
 func (p *prepared) Persist(context.Context) ([]operator.Committable, error) {
 	p.world.prepare(p.name, p.records)
+	p.world.Observer.prepared(p.ctx, p.name)
 	return []operator.Committable{operator.Committable(p.name)}, nil
 }
 
@@ -184,7 +197,7 @@ func (c *committer) Recover(_ context.Context, r operator.Recovery) error {
 // Commit implements operator.Committer.
 func (c *committer) Commit(_ context.Context, all []operator.Committable) error {
 	for _, name := range all {
-		if err := c.world.commit(string(name)); err != nil {
+		if err := c.world.commit(c.ctx, string(name)); err != nil {
 			return err
 		}
 	}

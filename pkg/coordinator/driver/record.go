@@ -17,7 +17,8 @@ func FirstRecord(job ids.JobID, nonce string) checkpointstore.JobRecord {
 	return checkpointstore.JobRecord{Job: job, Nonce: nonce, Status: coordinator.Created.String()}
 }
 
-func toStored(job ids.JobID, token ids.FencingToken, nonce string, r coordinator.Record) checkpointstore.JobRecord {
+// ToStored makes the stored form of a record.
+func ToStored(job ids.JobID, token ids.FencingToken, nonce string, r coordinator.Record) checkpointstore.JobRecord {
 	stored := checkpointstore.JobRecord{
 		Job: job, Token: token, Nonce: nonce,
 		Status:              r.Status.String(),

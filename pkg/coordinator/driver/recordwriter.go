@@ -180,7 +180,7 @@ func (w *recordWriter) publish(ctx context.Context, p *coordinator.PublishCheckp
 
 func (w *recordWriter) stored(token ids.FencingToken, record coordinator.Record) checkpointstore.JobRecord {
 	invariant.Check(token == w.prev.Token, "I8", "record of job %s written with token %d, claimed with %d", w.job, token, w.prev.Token)
-	return toStored(w.job, token, w.nonce(), record)
+	return ToStored(w.job, token, w.nonce(), record)
 }
 
 // swapEnd is how a swap ended for sure.

@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"context"
+	"strings"
+
+	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// I4: nothing stays behind, and nothing that is still referred to is deleted.
+
+// updateReferenced notes, after a record has changed, which objects the
+// records refer to.
+func (c *cluster) updateReferenced() {
+	clear(c.checks.referenced)
+	for _, j := range c.jobs {
+		record := c.checks.records[j.id]
+		for _, id := range record.Savepoints {
+			c.refer(c.checks.published[checkpointName{j.id, id}])
+		}
+		if isTerminal(record.Status) && record.Status != "FAILED" {
+			continue // checkpoints of a job that has ended are deleted
+		}
+		for _, ref := range record.Retained {
+			c.refer(c.checks.published[checkpointName{j.id, ref.ID}])
+		}
+	}
+}
+
+func (c *cluster) refer(p *published) {
+	base := objectName(p.base)
+	c.checks.referenced[objectName(p.uri)+"/_metadata"] = true
+	p.checkpoint.EachHandle(func(h snapshot.StateHandle) {
+		if !h.IsInline() {
+			c.checks.referenced[base+"/"+h.Name] = true
+		}
+	})
+}
+
+// checkDeleted sees every deletion.
+func (c *cluster) checkDeleted(name string) {
+	if c.checks.referenced[name] {
+		c.fail("I4", "%s is deleted, which a published checkpoint refers to", name)
+	}
+}
+
+// checkOrphans lists the store when everything has settled.
+func (c *cluster) checkOrphans() {
+	ha := objectName(checkpointstore.ClusterURI(haDir, clusterID)) + "/"
+	for object, err := range c.storage.objects.List(context.Background(), "") {
+		if err != nil {
+			c.fail("I4", "list: %v", err)
+		}
+		if !c.checks.referenced[object.Name] && !strings.HasPrefix(object.Name, ha) {
+			c.fail("I4", "%s stays behind", object.Name)
+		}
+	}
+	for name := range c.checks.referenced {
+		if _, exists := c.storage.objects.exists(name); !exists {
+			c.fail("I4", "%s is gone, which a published checkpoint refers to", name)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package sim
+
+import (
+	"github.com/weirstream/weir/internal/sim/simjob"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/operator"
+)
+
+// I1: the output is exactly that of the published checkpoints. No record is
+// visible twice or before the checkpoint that has it is published, and once
+// all commits of the newest are acknowledged nothing is missing.
+
+// checkCommitted sees every transaction become visible.
+func (c *cluster) checkCommitted(by *operator.Context, name string, records []simjob.Count) {
+	c.trace.add("%s is committed by %s/%d, %d records", name, by.Attempt, by.Index, len(records))
+	c.result.Transactions++
+	if !c.checks.allowed[name] {
+		c.fail("I1", "transaction %s is committed, no published checkpoint has it", name)
+	}
+	for _, r := range records {
+		if c.checks.visible[r] {
+			c.fail("I1", "count %d of key %d is visible twice, the second time by %s", r.N, r.Key, name)
+		}
+		c.checks.visible[r] = true
+	}
+}
+
+// checkCommitReported sees a subtask say that all up to a checkpoint is committed.
+func (c *cluster) checkCommitReported(h *host, id ids.CheckpointID) {
+	a := c.attempt(h.x.job, h.x.id.Attempt)
+	a.committed[h.id] = id
+	for _, s := range h.x.job.graph.Subtasks() {
+		if a.committed[s] < id {
+			return
+		}
+	}
+	if newest := c.latest(h.x.job); newest.checkpoint.Job == h.x.job.id && newest.checkpoint.ID == id {
+		c.checkWholeOutput(newest)
+	}
+}
+
+// checkWholeOutput compares the output with what the source positions of a
+// checkpoint give, all of which is committed and nothing newer.
+func (c *cluster) checkWholeOutput(p *published) {
+	total := 0
+	for key, n := range p.expected {
+		for i := uint64(1); i <= n; i++ {
+			if !c.checks.visible[simjob.Count{Key: key, N: i}] {
+				c.fail("I1", "checkpoint %d is committed, but count %d of key %d is not visible", p.checkpoint.ID, i, key)
+			}
+		}
+		total += int(n)
+	}
+	if total != len(c.checks.visible) {
+		c.fail("I1", "checkpoint %d has %d records before it, %d are visible", p.checkpoint.ID, total, len(c.checks.visible))
+	}
+}
+
+// checkOutputAtEnd looks at the world itself, and at what it complained of.
+func (c *cluster) checkOutputAtEnd(o simjob.Options, complete bool) {
+	if err := o.CheckOutput(c.world.Committed(), complete); err != nil {
+		c.fail("I1", "at the end: %v", err)
+	}
+	for _, v := range c.world.Violations() {
+		c.fail("I1", "%s", v)
+	}
+}

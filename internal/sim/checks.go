@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"github.com/weirstream/weir/internal/sim/simjob"
+	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// checks is what the checkers remember. Each checker has a file of its own.
+type checks struct {
+	// records is what the store last held, by job.
+	records map[ids.JobID]checkpointstore.JobRecord
+	// published are the checkpoints and savepoints that a record has named.
+	published map[checkpointName]*published
+	// allowed are the transactions that a published checkpoint has; only they
+	// may become visible.
+	allowed map[string]bool
+	// visible are the output records so far, most the largest count by key.
+	visible map[simjob.Count]bool
+	// attempts is what is known of each attempt.
+	attempts map[attemptName]*attemptCheck
+	// triggered has the barrier and the token of every checkpoint.
+	triggered map[checkpointName]triggered
+	// referenced are the objects that must not be deleted.
+	referenced map[string]bool
+}
+
+func newChecks() checks {
+	return checks{
+		records: map[ids.JobID]checkpointstore.JobRecord{}, published: map[checkpointName]*published{},
+		allowed: map[string]bool{}, visible: map[simjob.Count]bool{}, attempts: map[attemptName]*attemptCheck{},
+		triggered: map[checkpointName]triggered{}, referenced: map[string]bool{},
+	}
+}
+
+// checkpointName names a checkpoint of any job.
+type checkpointName struct {
+	job ids.JobID
+	id  ids.CheckpointID
+}
+
+// attemptName names an attempt of any job.
+type attemptName struct {
+	job     ids.JobID
+	attempt ids.AttemptID
+}
+
+// published is a checkpoint as it was read back from the store.
+type published struct {
+	uri        string
+	base       string
+	checkpoint *snapshot.CompletedCheckpoint
+	stored     simjob.Stored
+	// expected are the counts that its source positions give.
+	expected map[uint64]uint64
+}
+
+type triggered struct {
+	barrier element.Barrier
+	token   ids.FencingToken
+}
+
+// attemptCheck is what is known of one attempt.
+type attemptCheck struct {
+	job *job
+	// restored is what it was restored from; nil for nothing.
+	restored *published
+	// counts is the keyed state of the counters that have restored.
+	counts        map[uint64]uint64
+	countersReady int
+	ready         map[ids.SubtaskID]bool
+	opened        map[int]bool
+	committed     map[ids.SubtaskID]ids.CheckpointID
+	deployed      map[ids.SubtaskID]*host
+}
+
+// attempt finds or makes the entry of an attempt.
+func (c *cluster) attempt(j *job, id ids.AttemptID) *attemptCheck {
+	name := attemptName{j.id, id}
+	a := c.checks.attempts[name]
+	if a == nil {
+		a = &attemptCheck{
+			job: j, counts: map[uint64]uint64{}, ready: map[ids.SubtaskID]bool{}, opened: map[int]bool{},
+			committed: map[ids.SubtaskID]ids.CheckpointID{}, deployed: map[ids.SubtaskID]*host{},
+		}
+		c.checks.attempts[name] = a
+	}
+	return a
+}
+
+// latest is the newest checkpoint that commits: what the job's record, or the
+// one before it, restores from.
+func (c *cluster) latest(j *job) *published {
+	if id := c.checks.records[j.id].Latest.ID; id != 0 {
+		return c.checks.published[checkpointName{j.id, id}]
+	}
+	if j.previous != nil {
+		return c.latest(j.previous)
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/internal/sim/simjob"
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/ids"
+)
+
+// cluster is everything that lives in one run.
+type cluster struct {
+	loop
+	options Options
+	plant   Plant
+	result  Result
+
+	storage *storage
+	world   *simjob.World
+	jobs    []*job
+	users   users
+	// healed: the second phase, in which nothing fails any more.
+	healed bool
+
+	jobManagers []*jobManager // every one that ever started
+	// leader is the JobManager that everybody looks for; nil while there is none.
+	leader       *jobManager
+	taskManagers []*taskManager // by host, the present life
+	everyManager map[ids.TaskManagerID]*taskManager
+	links        map[linkKey]*link
+	linkOrder    []*link // those that are not broken
+	// stepped is the subtask whose step is under way.
+	stepped *host
+
+	checks checks
+	// abandonedDeletions counts what a deleter gave up while the store failed.
+	abandonedDeletions int
+}
+
+// Failure is a broken rule.
+type Failure struct {
+	// Invariant is the number in docs/ARCHITECTURE.md, or a word.
+	Invariant string
+	Message   string
+	// Trace is its last lines.
+	Trace []string
+}
+
+// Error prints the rule and how it was broken.
+func (f *Failure) Error() string { return f.Invariant + ": " + f.Message }
+
+// Result is what a run was.
+type Result struct {
+	Seed    uint64
+	Options Options
+	// Hash is that of the trace: equal for equal seeds.
+	Hash uint64
+	// Failure is the broken rule, nil when all held.
+	Failure *Failure
+
+	Events                        int
+	Elapsed                       time.Duration // virtual
+	Attempts, Restores, Completed int
+	Savepoints, Stops, Cancels    int
+	Fenced                        int
+	Faults                        [faultKinds]int
+	Transactions                  int
+}
+
+// Config is how a seed is run.
+type Config struct {
+	Seed  uint64
+	Plant Plant
+	// Trace takes every line, if not nil.
+	Trace io.Writer
+}
+
+// healBudget is how long the healed cluster may take to finish its jobs: the
+// input needs a few seconds, and a restart that was backed off two more.
+const healBudget = 90 * time.Second
+
+// settleBudget is how long deletions may take after the last job has ended.
+const settleBudget = 60 * time.Second
+
+// Run runs one seed to its end, or to the first broken rule.
+func Run(config Config) Result {
+	c := &cluster{
+		options: Draw(config.Seed), plant: config.Plant, world: simjob.NewWorld(),
+		links: map[linkKey]*link{}, everyManager: map[ids.TaskManagerID]*taskManager{},
+	}
+	c.random = rand.New(rand.NewPCG(config.Seed, runStream))
+	c.trace = newTrace(&c.now, config.Trace)
+	c.result = Result{Seed: config.Seed, Options: c.options}
+	c.storage = newStorage(c)
+	c.checks = newChecks()
+	c.world.Observer = &simjob.Observer{
+		Record: c.interrupt, Opened: c.checkOpened, Restored: c.checkRestored, Committed: c.checkCommitted,
+	}
+	if c.plant == ForgetsCommits {
+		c.world.Forgets = func() bool { return c.chance(plantOdds) }
+	}
+	c.users.c = c
+	c.result.Failure = c.protect(c.run)
+	c.result.Hash = c.trace.hash
+	c.result.Events = c.events
+	c.result.Elapsed = c.now
+	return c.result
+}
+
+// protect runs f until its end or until a rule is broken.
+func (c *cluster) protect(f func()) (failure *Failure) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+			return
+		case *Failure:
+			failure = r
+		case invariant.Violation:
+			failure = &Failure{Invariant: r.Invariant, Message: r.Message}
+		default:
+			failure = &Failure{Invariant: "panic", Message: fmt.Sprintf("%v\n%s", r, debug.Stack())}
+		}
+		failure.Trace = c.trace.last()
+	}()
+	f()
+	return nil
+}
+
+// fail ends the run because a rule is broken.
+func (c *cluster) fail(rule, format string, args ...any) {
+	panic(&Failure{Invariant: rule, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *cluster) run() {
+	for host := range c.options.TaskManagers {
+		c.taskManagers = append(c.taskManagers, nil)
+		c.startTaskManager(host, 0)
+	}
+	c.submit(c.options.Job, "")
+	c.startJobManager()
+	c.users.begin()
+	c.scheduleFault()
+
+	for !c.isDone() && c.next(c.options.Safety) {
+	}
+	if !c.isDone() {
+		c.now = max(c.now, c.options.Safety)
+	}
+	c.healed = true
+	c.trace.add("healed")
+	limit := c.now + healBudget
+	for !c.isDone() && c.next(limit) {
+	}
+	c.checkProgress()
+	limit = c.now + settleBudget
+	for c.next(limit) {
+	}
+	c.checkFinally()
+}
+
+// isDone reports whether the last job has ended and no other follows.
+func (c *cluster) isDone() bool { return c.jobs[len(c.jobs)-1].ended }
+
+// job is one job as it was submitted.
+type job struct {
+	id          ids.JobID
+	name        string
+	options     simjob.Options
+	restoreFrom string
+	// previous is the job whose savepoint it starts from.
+	previous *job
+	jobCode
+	ended  bool
+	status coordinator.JobStatus
+}
+
+func (c *cluster) jobOf(id ids.JobID) *job {
+	return c.jobs[slices.IndexFunc(c.jobs, func(j *job) bool { return j.id == id })]
+}
+
+func (c *cluster) taskManagerOf(id ids.TaskManagerID) *taskManager { return c.everyManager[id] }
+
+// executorOf finds a living executor.
+func (c *cluster) executorOf(id ids.ExecutorID) *executor {
+	for _, x := range c.taskManagerOf(id.TaskManager).executors {
+		if x.id == id {
+			return x
+		}
+	}
+	return nil
+}
+
+// coordinatorConfig is what production makes of the configuration.
+func (c *cluster) coordinatorConfig(j *job) coordinator.Config {
+	o := c.options
+	return coordinator.Config{
+		Job: j.id, JobName: j.name, RestoreFrom: j.restoreFrom,
+		Checkpointing: coordinator.CheckpointConfig{
+			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: 1,
+			TolerableFailures: o.TolerableFailures, Retained: o.Retained, Retention: coordinator.DeleteOnCancellation,
+		},
+		Restart: coordinator.RestartConfig{
+			Strategy: coordinator.ExponentialDelay,
+			Backoff:  coordinator.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second, Multiplier: 1.5, Jitter: 0.1},
+			// Failed reads of the store during a restore count; a run has many.
+			Attempts: 1 << 20, StableAfter: 2 * time.Second,
+		},
+		SlotRequestTimeout: time.Hour, CancellationTimeout: time.Second, LaunchTimeout: 2 * time.Second,
+		Seed: c.random.Uint64(),
+	}
+}

@@ -1,0 +1,162 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/runtime/subtask"
+	"github.com/weirstream/weir/pkg/statebackend/memory"
+)
+
+// executor is the process that runs the subtasks of one attempt on one TaskManager.
+type executor struct {
+	process
+	id      ids.ExecutorID
+	tm      *taskManager
+	job     *job
+	session *session
+	hosts   []*host
+	// leaving: it ends when its tasks have ended.
+	leaving bool
+}
+
+func (c *cluster) startExecutor(tm *taskManager, id ids.ExecutorID, jm *jobManager) *executor {
+	x := &executor{id: id, tm: tm, job: c.jobOf(id.Job)}
+	x.process = process{c: c, name: fmt.Sprintf("executor %s@%s", id.Attempt, id.TaskManager)}
+	x.onDeath = func() { x.die("died while it wrote") }
+	c.trace.add("%s starts", x.name)
+	s := c.newSession(&x.process, jm)
+	x.session = s
+	s.clientLost = func() {
+		// It cannot be told to stop any more, so it stops by itself. Until
+		// then it goes on as if nothing had happened.
+		x.after(c.between(0, c.options.HeartbeatTimeout*6/10), "cut off", func() { x.die("lost its JobManager") })
+	}
+	s.jmLost = func() { jm.executorLost(id, s, "its session broke") }
+	s.toJobManager("executor ready", func() { jm.executorReady(id, s) })
+	if jm.dead {
+		s.breakAfter(exitNotice)
+	}
+	return x
+}
+
+// deploy starts subtasks.
+func (x *executor) deploy(e coordinator.DeployTasks) {
+	for _, d := range e.Tasks {
+		h := &host{x: x, id: d.Subtask, name: fmt.Sprintf("%s@%s", d.Subtask, x.id.Attempt)}
+		s, err := subtask.New(subtask.Config{
+			Job: x.job.id, Attempt: x.id.Attempt, Program: x.job.program, Graph: &x.job.graph, Deployment: d,
+			RestoredCheckpoint: e.Plan.RestoredCheckpoint, RestoreBase: e.Plan.RestoreBase,
+			Savepoints: e.Plan.Savepoints, Suspended: e.Plan.Suspended,
+			Store: x.c.storage.checkpoints, CheckpointDir: checkpointDir,
+			InlineBytesMax: x.c.options.InlineBytesMax, CreditBytes: x.c.options.CreditBytes,
+			Backend: memory.New(), Output: io.Discard, NewBuffer: newBuffer, Aligner: h.newAligner,
+		}, h)
+		if err != nil {
+			x.c.fail("deploy", "subtask %s cannot be made: %v", d.Subtask, err)
+			return
+		}
+		h.s = s
+		x.hosts = append(x.hosts, h)
+		x.c.attach(h)
+		x.c.checkDeployed(h, e.Plan)
+	}
+	for _, h := range x.hosts {
+		h.s.Start()
+		h.wake()
+	}
+}
+
+// newBuffer gives a buffer of the size of the simulated frames.
+func newBuffer() ([]byte, element.Owner) { return make([]byte, 0, 64), nil }
+
+// each calls f for every subtask and lets it step afterwards.
+func (x *executor) each(f func(*host)) {
+	for _, h := range x.hosts {
+		f(h)
+		h.wake()
+	}
+}
+
+func (x *executor) find(id ids.SubtaskID) *host {
+	for _, h := range x.hosts {
+		if h.id == id {
+			return h
+		}
+	}
+	return nil
+}
+
+// carryOut does what the JobManager says.
+func (x *executor) carryOut(effect coordinator.Effect) {
+	switch e := effect.(type) {
+	case coordinator.DeployTasks:
+		x.deploy(e)
+	case coordinator.AssignSplits:
+		if h := x.find(e.Assignment.Subtask); h != nil {
+			h.s.AssignSplits(e.Assignment)
+			h.wake()
+		}
+	case coordinator.TriggerCheckpoint:
+		for _, id := range e.Subtasks {
+			if h := x.find(id); h != nil {
+				h.s.Trigger(e.Barrier)
+				h.wake()
+			}
+		}
+	case coordinator.NotifyComplete:
+		x.c.checkNotified(x, e.Checkpoint)
+		x.each(func(h *host) { h.s.NotifyComplete(e.Checkpoint) })
+	case coordinator.NotifyAborted:
+		x.each(func(h *host) { h.s.NotifyAborted(e.Checkpoint) })
+	case coordinator.FinishTasks:
+		x.each(func(h *host) { h.s.Finish() })
+	case coordinator.CancelTasks:
+		x.each(func(h *host) { h.s.Cancel() })
+	}
+	x.leaveIfEnded()
+}
+
+// report sends something to the JobManager that started the executor.
+func (x *executor) report(label string, event coordinator.Event) {
+	jm, job := x.session.jm, x.job
+	x.session.toJobManager(label, func() { jm.deliver(job, event) })
+}
+
+// leave ends the executor when its tasks have ended, or after the grace.
+func (x *executor) leave(grace time.Duration) {
+	x.leaving = true
+	x.after(grace, "grace", func() { x.die("the grace is over") })
+	x.leaveIfEnded()
+}
+
+func (x *executor) leaveIfEnded() {
+	if !x.leaving || x.dead {
+		return
+	}
+	for _, h := range x.hosts {
+		if !h.ended {
+			return
+		}
+	}
+	x.die("done")
+}
+
+// die ends the process: subtasks are gone as they are, peers and JobManager
+// notice.
+func (x *executor) die(why string) {
+	if x.dead {
+		return
+	}
+	x.dead = true
+	x.c.trace.add("%s ends: %s", x.name, why)
+	for _, h := range x.hosts {
+		h.detach()
+	}
+	x.session.breakAfter(exitNotice)
+	x.tm.exited(x.id, why)
+}

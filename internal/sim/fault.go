@@ -1,0 +1,97 @@
+package sim
+
+import "fmt"
+
+// FaultKind is a kind of fault, or something that users do in the middle.
+type FaultKind int
+
+// The kinds of fault.
+const (
+	// TaskManagerCrash ends a TaskManager with its executors; a new life comes later.
+	TaskManagerCrash FaultKind = iota
+	// ExecutorCrash ends one executor.
+	ExecutorCrash
+	// CrashInWrite ends a process in the middle of its writes to the store.
+	CrashInWrite
+	// JobManagerCrash ends the leading JobManager; a new one comes later.
+	JobManagerCrash
+	// JobManagerPause stops the leader long enough for another to take over;
+	// later it wakes and goes on with what it had queued.
+	JobManagerPause
+	// JobManagerStall stops the leader shortly: nobody notices.
+	JobManagerStall
+	// Takeover starts a second JobManager while the leader is well.
+	Takeover
+	// SessionBreak breaks the session of a TaskManager.
+	SessionBreak
+	// ExecutorSessionBreak breaks that of an executor.
+	ExecutorSessionBreak
+	// LinkBreak breaks a data channel.
+	LinkBreak
+	// LinkStall delivers nothing on a data channel for a while.
+	LinkStall
+	// StoreOutage fails every call of the store for a while.
+	StoreOutage
+	// StoreBefore fails a call that never reaches the store.
+	StoreBefore
+	// StoreAfter fails a call that was carried out: its outcome is unknown.
+	StoreAfter
+	// StoreLate fails a conditional write that takes effect later.
+	StoreLate
+	// StoreSlow makes a call take long.
+	StoreSlow
+
+	faultKinds
+)
+
+// String names the kind.
+func (k FaultKind) String() string {
+	switch k {
+	case TaskManagerCrash:
+		return "taskmanager-crash"
+	case ExecutorCrash:
+		return "executor-crash"
+	case CrashInWrite:
+		return "crash-in-write"
+	case JobManagerCrash:
+		return "jobmanager-crash"
+	case JobManagerPause:
+		return "jobmanager-pause"
+	case JobManagerStall:
+		return "jobmanager-stall"
+	case Takeover:
+		return "takeover"
+	case SessionBreak:
+		return "session-break"
+	case ExecutorSessionBreak:
+		return "executor-session-break"
+	case LinkBreak:
+		return "link-break"
+	case LinkStall:
+		return "link-stall"
+	case StoreOutage:
+		return "store-outage"
+	case StoreBefore:
+		return "store-before"
+	case StoreAfter:
+		return "store-after"
+	case StoreLate:
+		return "store-late"
+	case StoreSlow:
+		return "store-slow"
+	case faultKinds:
+	}
+	return fmt.Sprintf("FaultKind(%d)", int(k))
+}
+
+// isInjected are the kinds that the injector makes; the others happen to calls of the store.
+var isInjected = [faultKinds]bool{
+	TaskManagerCrash: true, ExecutorCrash: true, JobManagerCrash: true, JobManagerPause: true, JobManagerStall: true,
+	Takeover: true, SessionBreak: true, ExecutorSessionBreak: true, LinkBreak: true, LinkStall: true, StoreOutage: true,
+}
+
+// storeOddsMax are the largest odds per call. A checkpoint makes some twenty
+// calls, so that even the largest let most checkpoints complete.
+var storeOddsMax = [faultKinds]float64{
+	CrashInWrite: 0.004, StoreBefore: 0.02, StoreAfter: 0.02, StoreLate: 0.03, StoreSlow: 0.02,
+}

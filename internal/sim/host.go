@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/runtime/subtask"
+)
+
+// host is what one subtask acts on: the simulated counterpart of package task.
+type host struct {
+	x    *executor
+	id   ids.SubtaskID
+	name string
+	s    *subtask.Subtask
+	in   []*link
+	out  [][]*link
+	// stepping: a step is scheduled.
+	stepping bool
+	ended    bool
+	// lost: a channel to a peer broke. The task has failed with that.
+	lost      bool
+	alignment *alignmentCheck
+}
+
+var _ subtask.Host = (*host)(nil)
+
+// stepMax is the longest that a subtask which has something to do waits for
+// the processor.
+const stepMax = time.Millisecond
+
+// wake schedules a step.
+func (h *host) wake() {
+	if h.stepping || h.ended {
+		return
+	}
+	h.stepping = true
+	h.x.after(h.x.c.between(0, stepMax), "step", func() {
+		h.stepping = false
+		h.step()
+	})
+}
+
+func (h *host) step() {
+	if h.ended {
+		return
+	}
+	c := h.x.c
+	c.stepped = h
+	h.s.Pace().MailRead()
+	progress := h.s.Step(1 + c.random.IntN(c.options.StepBudget))
+	c.stepped = nil
+	switch progress {
+	case subtask.More:
+		h.wake()
+	case subtask.Idle, subtask.Blocked, subtask.Ended:
+	}
+}
+
+// interrupt leaves mail between two records, so that the rest of the frame
+// waits for the next step.
+func (c *cluster) interrupt() {
+	if c.stepped != nil && c.chance(c.options.InterruptOdds) {
+		c.stepped.s.Pace().MailWaits()
+	}
+}
+
+// Send implements subtask.Host.
+func (h *host) Send(out subtask.Output, f element.Frame) { h.out[out.Edge][out.Channel].send(f) }
+
+// Grant implements subtask.Host.
+func (h *host) Grant(in int, bytes int64) { h.in[in].grant(bytes) }
+
+// Go implements subtask.Host: Run is carried out at one moment, some time from
+// now, and what it returns is given back some time after that.
+func (h *host) Go(w subtask.Work) {
+	c := h.x.c
+	run := func() func() {
+		done := w.Run(context.Background())
+		return func() {
+			h.s.Complete(done)
+			h.wake()
+		}
+	}
+	if w.Lane == subtask.FetchLane {
+		h.x.after(c.between(0, c.options.FetchMax), "fetch", func() { h.x.callStore("fetch", run) })
+		return
+	}
+	h.x.io(w.Name, run)
+}
+
+// Report implements subtask.Host.
+func (h *host) Report(r subtask.Report) {
+	if h.lost {
+		return // the failure has been reported
+	}
+	c, attempt := h.x.c, h.x.id.Attempt
+	switch r := r.(type) {
+	case subtask.StatusReport:
+		c.trace.add("%s is %s %s", h.name, r.Status, r.Failure.Message)
+		if r.Status == coordinator.Finished || r.Status == coordinator.Canceled || r.Status == coordinator.Failed {
+			h.ended = true
+		}
+		if r.Status == coordinator.Running {
+			c.checkRunning(h)
+		}
+		h.x.report("status", coordinator.TaskStatusChanged{Attempt: attempt, Subtask: h.id, Status: r.Status, Failure: r.Failure})
+	case subtask.AckReport:
+		c.trace.add("%s acknowledges %d", h.name, r.Checkpoint)
+		c.checkAcked(h, r)
+		h.x.report("ack", coordinator.CheckpointAcked{Attempt: attempt, Checkpoint: r.Checkpoint, State: r.State})
+	case subtask.DeclineReport:
+		c.trace.add("%s declines %d: %s", h.name, r.Checkpoint, r.Reason)
+		h.x.report("decline", coordinator.CheckpointDeclined{Attempt: attempt, Checkpoint: r.Checkpoint, Subtask: h.id, Reason: r.Reason})
+	case subtask.CommitReport:
+		c.trace.add("%s has committed %d", h.name, r.Checkpoint)
+		c.checkCommitReported(h, r.Checkpoint)
+		h.x.report("committed", coordinator.CommitAcked{Attempt: attempt, Checkpoint: r.Checkpoint, Subtask: h.id})
+	case subtask.SplitsReport:
+		h.x.report("splits", coordinator.SplitsDiscovered{Attempt: attempt, Operator: r.Operator, Splits: slices.Clone(r.Splits), Complete: r.Complete})
+	}
+}
+
+// peerLost ends the subtask because a channel from a peer broke: a connection
+// was lost, which is no fault of user code.
+func (h *host) peerLost() {
+	if h.ended || h.lost {
+		return
+	}
+	h.x.c.trace.add("%s has lost a channel", h.name)
+	h.x.report("status", coordinator.TaskStatusChanged{
+		Attempt: h.x.id.Attempt, Subtask: h.id, Status: coordinator.Failed,
+		Failure: coordinator.Failure{Kind: coordinator.LostProcess, Message: "channel broke"},
+	})
+	h.lost, h.ended = true, true
+	h.s.Cancel()
+	h.x.leaveIfEnded()
+}

@@ -1,0 +1,264 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/objectstore"
+)
+
+// jobDriver carries out what the coordinator of one job decides: the simulated
+// counterpart of package driver, with I/O as items of the heap.
+type jobDriver struct {
+	jm      *jobManager
+	job     *job
+	machine *coordinator.Coordinator
+	writer  recordWriter
+	deleter deleter
+	// over: the job or this leadership has ended.
+	over bool
+	// wakeAt is the deadline that is scheduled.
+	wakeAt time.Duration
+	armed  bool
+}
+
+func newJobDriver(jm *jobManager, j *job) *jobDriver {
+	d := &jobDriver{jm: jm, job: j}
+	d.machine = coordinator.New(jm.c.coordinatorConfig(j), j.graph)
+	d.writer.d, d.deleter.d = d, d
+	return d
+}
+
+// step gives the machine one event and carries out what it decides.
+func (d *jobDriver) step(event coordinator.Event) {
+	if d.over {
+		return
+	}
+	c := d.jm.c
+	effects := d.machine.Step(c.wall(), event)
+	c.trace.event(d, event)
+	for _, effect := range effects {
+		c.trace.add("%s %s: %s", d.jm.name, d.job.name, effect)
+		c.checkEffect(d, effect)
+		d.carryOut(c.planted(d, effect))
+	}
+	d.arm()
+}
+
+// arm schedules the machine's next deadline.
+func (d *jobDriver) arm() {
+	at, ok := d.machine.NextDeadline()
+	if !ok || d.over {
+		return
+	}
+	c := d.jm.c
+	when := max(at.Sub(epoch), c.now)
+	if d.armed && d.wakeAt <= when {
+		return
+	}
+	d.armed, d.wakeAt = true, when
+	c.at(when, "deadline", func() {
+		d.jm.do(func() {
+			if d.armed && d.wakeAt == when {
+				d.armed = false
+				d.step(coordinator.DeadlinePassed{})
+			}
+		})
+	})
+}
+
+// carryOut does, or starts, what one effect says.
+func (d *jobDriver) carryOut(effect coordinator.Effect) {
+	jm, c := d.jm, d.jm.c
+	switch e := effect.(type) {
+	case coordinator.ClaimJob:
+		d.writer.enqueue(recordWrite{claim: true})
+	case coordinator.UpdateRecord:
+		d.writer.enqueue(recordWrite{update: &e})
+	case coordinator.PublishCheckpoint:
+		d.writer.enqueue(recordWrite{publish: &e})
+	case coordinator.LoadCheckpoint:
+		d.load(e)
+	case coordinator.PersistMetadata:
+		d.persist(e, 1)
+
+	case coordinator.RequestSlots:
+		jm.notify(jm.table.Request(d.job.id, e.Attempt, e.Count))
+	case coordinator.ReleaseSlots:
+		jm.notify(jm.table.Release(d.job.id, e.Attempt))
+	case coordinator.LaunchExecutor:
+		jm.launch(e)
+	case coordinator.StopExecutor:
+		jm.stop(e)
+	case coordinator.DeployTasks:
+		jm.send(e.Executor, e)
+	case coordinator.AssignSplits:
+		jm.send(e.Executor, e)
+	case coordinator.TriggerCheckpoint:
+		jm.send(e.Executor, e)
+	case coordinator.NotifyComplete:
+		jm.send(e.Executor, e)
+	case coordinator.NotifyAborted:
+		jm.send(e.Executor, e)
+	case coordinator.FinishTasks:
+		jm.send(e.Executor, e)
+	case coordinator.CancelTasks:
+		jm.send(e.Executor, e)
+
+	case coordinator.DiscardHandles:
+		d.deleter.enqueue("discard handles", d.discardHandles(e))
+	case coordinator.DiscardCheckpoint:
+		d.deleter.enqueue("discard checkpoint", func(ctx context.Context) (bool, error) {
+			return false, c.storage.checkpoints.DiscardCheckpoint(ctx, checkpointstore.LocationOf(e.Ref.URI))
+		})
+	case coordinator.SweepAttempts:
+		d.deleter.enqueue("sweep", d.sweep(e))
+
+	case coordinator.Answer:
+		c.users.answered(d, e)
+	case coordinator.JobEnded:
+		d.over = true
+		c.jobEnded(d, e.Status)
+	case coordinator.StepDown:
+		d.over = true
+		d.deleter.queue = nil // what another leader may rely on is not ours any more
+	case nil: // forgotten by a plant
+	default:
+		c.fail("driver", "effect %T has no one to carry it out", effect)
+	}
+}
+
+func (d *jobDriver) location(e coordinator.DiscardHandles) checkpointstore.Location {
+	if e.Dir != "" {
+		return checkpointstore.SavepointLocation(e.Dir, d.job.id, e.Checkpoint)
+	}
+	return checkpointstore.CheckpointLocation(checkpointDir, d.job.id, e.Checkpoint)
+}
+
+func (d *jobDriver) discardHandles(e coordinator.DiscardHandles) deletion {
+	location := d.location(e)
+	store := d.jm.c.storage.checkpoints
+	return func(ctx context.Context) (bool, error) {
+		if e.Metadata {
+			return false, store.DiscardCheckpoint(ctx, location)
+		}
+		return false, store.DiscardHandles(ctx, location.Base, e.Handles)
+	}
+}
+
+func (d *jobDriver) sweep(e coordinator.SweepAttempts) deletion {
+	request := checkpointstore.SweepRequest{Base: checkpointstore.JobBase(checkpointDir, d.job.id), Below: e.Below}
+	for _, ref := range e.Keep {
+		request.Keep = append(request.Keep, ref.ID)
+	}
+	return func(ctx context.Context) (bool, error) {
+		result, err := d.jm.c.storage.checkpoints.Sweep(ctx, request)
+		return result.More, err
+	}
+}
+
+// load reads what the job is to restore from.
+func (d *jobDriver) load(e coordinator.LoadCheckpoint) {
+	d.jm.io("load checkpoint", func() func() {
+		checkpoint, base, err := d.jm.c.storage.checkpoints.LoadMetadata(context.Background(), e.Ref.URI)
+		var event coordinator.Event = coordinator.CheckpointLoaded{Token: e.Token, Ref: e.Ref, Base: base, Checkpoint: checkpoint}
+		if err != nil {
+			permanent := errors.Is(err, objectstore.ErrNotExist) || errors.Is(err, checkpointstore.ErrCorrupt)
+			if permanent && e.Token == d.jm.c.checks.records[d.job.id].Token {
+				d.jm.c.fail("I4", "the restore point is gone: %v", err)
+			}
+			event = coordinator.CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: err.Error(), Permanent: permanent}
+		}
+		return func() { d.step(event) }
+	})
+}
+
+// persistTriesMax is package driver's.
+const persistTriesMax = 4
+
+// persist writes _metadata.
+func (d *jobDriver) persist(e coordinator.PersistMetadata, try int) {
+	c := d.jm.c
+	location := checkpointstore.CheckpointLocation(checkpointDir, d.job.id, e.Checkpoint.ID)
+	if e.Dir != "" {
+		location = checkpointstore.SavepointLocation(e.Dir, d.job.id, e.Checkpoint.ID)
+	}
+	d.jm.io("persist metadata", func() func() {
+		uri, err := c.storage.checkpoints.PersistMetadata(context.Background(), location, e.Checkpoint)
+		if err == nil {
+			return func() { d.step(coordinator.MetadataPersisted{Token: e.Token, Checkpoint: e.Checkpoint.ID, URI: uri}) }
+		}
+		passes := errors.Is(err, objectstore.ErrUnknownOutcome) || errors.Is(err, objectstore.ErrUnavailable)
+		if passes && try < persistTriesMax {
+			return func() { d.jm.after(c.pause(try), "persist again", func() { d.persist(e, try+1) }) }
+		}
+		return func() {
+			d.step(coordinator.MetadataPersistFailed{Token: e.Token, Checkpoint: e.Checkpoint.ID, Reason: err.Error()})
+		}
+	})
+}
+
+// pause is the delay before a repeat.
+func (c *cluster) pause(try int) time.Duration {
+	return min(50*time.Millisecond<<min(try, 10), 5*time.Second)
+}
+
+// deletion deletes; more says that it wants to be called again.
+type deletion func(context.Context) (more bool, err error)
+
+// deleter deletes one thing at a time.
+type deleter struct {
+	d       *jobDriver
+	queue   []namedDeletion
+	running bool
+}
+
+type namedDeletion struct {
+	label string
+	do    deletion
+	tries int
+}
+
+// deletionTriesMax is package driver's, for as long as there are faults.
+const deletionTriesMax = 5
+
+func (x *deleter) enqueue(label string, do deletion) {
+	x.queue = append(x.queue, namedDeletion{label: label, do: do})
+	x.next()
+}
+
+func (x *deleter) next() {
+	if x.running || len(x.queue) == 0 {
+		return
+	}
+	item := x.queue[0]
+	x.queue = x.queue[1:]
+	x.running = true
+	jm := x.d.jm
+	jm.io(item.label, func() func() {
+		more, err := item.do(context.Background())
+		return func() {
+			x.running = false
+			switch {
+			case err != nil && item.tries+1 >= deletionTriesMax:
+				jm.c.trace.add("%s: %s is given up: %v", jm.name, item.label, err)
+				jm.c.abandonedDeletions++
+			case err != nil:
+				item.tries++
+				x.running = true
+				jm.after(jm.c.pause(item.tries), item.label, func() {
+					x.running = false
+					x.queue = append([]namedDeletion{item}, x.queue...)
+					x.next()
+				})
+				return
+			case more:
+				x.queue = append([]namedDeletion{item}, x.queue...)
+			}
+			x.next()
+		}
+	})
+}

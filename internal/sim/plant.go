@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/objectstore"
+	"github.com/weirstream/weir/pkg/runtime/align"
+	"github.com/weirstream/weir/pkg/runtime/subtask"
+)
+
+// Plant is a bug made on purpose, in what the simulator puts around
+// production's code: the checkers must find it.
+type Plant int
+
+// The plants.
+const (
+	// NoPlant is production as it is.
+	NoPlant Plant = iota
+	// ForgetsToBlock: aligners do not hold channels back.
+	ForgetsToBlock
+	// NotifiesBeforePublication: the driver tells executors to commit when it
+	// is told to publish.
+	NotifiesBeforePublication
+	// AcknowledgesBeforePersisted: files of snapshots are acknowledged though
+	// the store has not taken them.
+	AcknowledgesBeforePersisted
+	// ReusesIDs: a JobManager that takes over forgets which IDs were reserved.
+	ReusesIDs
+	// OldTokenPublishes: record writes go through whatever the record holds.
+	OldTokenPublishes
+	// LosesFrames: channels drop a frame now and then and do not break.
+	LosesFrames
+	// ReordersBarriers: channels let a barrier overtake the frame before it.
+	ReordersBarriers
+	// ForgetsToDiscard: what is to be discarded stays.
+	ForgetsToDiscard
+	// DiscardsLatest: the newest checkpoint is discarded in place of the oldest.
+	DiscardsLatest
+	// ForgetsCommits: sinks are told that a commit worked that did not happen.
+	ForgetsCommits
+
+	plants
+)
+
+// String names the plant as flags do.
+func (p Plant) String() string {
+	switch p {
+	case NoPlant:
+		return "none"
+	case ForgetsToBlock:
+		return "forgets-to-block"
+	case NotifiesBeforePublication:
+		return "notifies-before-publication"
+	case AcknowledgesBeforePersisted:
+		return "acknowledges-before-persisted"
+	case ReusesIDs:
+		return "reuses-ids"
+	case OldTokenPublishes:
+		return "old-token-publishes"
+	case LosesFrames:
+		return "loses-frames"
+	case ReordersBarriers:
+		return "reorders-barriers"
+	case ForgetsToDiscard:
+		return "forgets-to-discard"
+	case DiscardsLatest:
+		return "discards-latest"
+	case ForgetsCommits:
+		return "forgets-commits"
+	case plants:
+	}
+	return fmt.Sprintf("Plant(%d)", int(p))
+}
+
+// Plants lists all plants.
+func Plants() []Plant {
+	var all []Plant
+	for p := NoPlant + 1; p < plants; p++ {
+		all = append(all, p)
+	}
+	return all
+}
+
+// plantOdds is how often the plants strike that would otherwise leave nothing
+// to run.
+const plantOdds = 0.02
+
+// strikes reports whether the plant is in and its turn has come.
+func (c *cluster) strikes(p Plant) bool { return c.plant == p && c.chance(plantOdds) }
+
+// forgetfulAligner is an aligner that does not block.
+type forgetfulAligner struct {
+	subtask.Aligner
+	c *cluster
+}
+
+// Barrier implements subtask.Aligner.
+func (f *forgetfulAligner) Barrier(ch int, b element.Barrier) []align.Action {
+	var kept []align.Action
+	for _, a := range f.Aligner.Barrier(ch, b) {
+		if a.Kind != align.Block {
+			kept = append(kept, a)
+		}
+	}
+	return kept
+}
+
+// planted makes a driver's mistakes: it gives what is carried out in place of
+// an effect, nil for nothing.
+func (c *cluster) planted(d *jobDriver, effect coordinator.Effect) coordinator.Effect {
+	switch e := effect.(type) {
+	case coordinator.PublishCheckpoint:
+		if c.plant == NotifiesBeforePublication {
+			for _, tm := range c.taskManagers {
+				for _, x := range tm.executors {
+					d.jm.send(x.id, coordinator.NotifyComplete{Executor: x.id, Checkpoint: e.Checkpoint})
+				}
+			}
+		}
+	case coordinator.DiscardHandles:
+		if c.plant == ForgetsToDiscard {
+			return nil
+		}
+	case coordinator.DiscardCheckpoint:
+		if c.plant == DiscardsLatest {
+			e.Ref = coordinator.CheckpointRef(c.checks.records[d.job.id].Latest)
+			return e
+		}
+	}
+	return effect
+}
+
+// overwrite writes a record as if there were no fencing.
+func (c *cluster) overwrite(record checkpointstore.JobRecord) {
+	content, err := checkpointstore.EncodeRecord(record)
+	if err != nil {
+		panic(err)
+	}
+	name := objectName(checkpointstore.ClusterURI(haDir, clusterID)) + "/jobs/" + string(record.Job) + "/record"
+	_, etag, err := c.storage.objects.Read(context.Background(), name, 1<<30)
+	if err == nil {
+		_, err = c.storage.objects.put(context.Background(), name, content, objectstore.IfMatch(etag))
+	}
+	if err != nil {
+		panic(err)
+	}
+}

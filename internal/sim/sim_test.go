@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	seedFlag  = flag.Uint64("sim.seed", 0, "run this one seed")
+	seedsFlag = flag.Int("sim.seeds", 200, "how many seeds to run")
+	baseFlag  = flag.Uint64("sim.base", 1, "the first seed")
+	traceFlag = flag.Bool("sim.trace", false, "print every line of the trace")
+	plantFlag = flag.String("sim.plant", "", "plant this bug")
+)
+
+// TestSim runs seeds, each twice. With -sim.seed it runs that one.
+func TestSim(t *testing.T) {
+	if *seedFlag != 0 {
+		replay(t, *seedFlag)
+		return
+	}
+	var total Result
+	var restores, completed []int
+	for seed := *baseFlag; seed < *baseFlag+uint64(*seedsFlag); seed++ {
+		r := Run(Config{Seed: seed})
+		if r.Failure != nil {
+			t.Fatal(describe(r))
+		}
+		if again := Run(Config{Seed: seed}); again.Hash != r.Hash {
+			t.Fatalf("seed %d is not deterministic: trace hashes %016x and %016x", seed, r.Hash, again.Hash)
+		}
+		total.add(r)
+		restores, completed = append(restores, r.Restores), append(completed, r.Completed)
+	}
+	slices.Sort(restores)
+	slices.Sort(completed)
+	median := len(restores) / 2
+	t.Logf("%d seeds from %d: %s\nthe median seed has %d completed checkpoints and %d restores",
+		*seedsFlag, *baseFlag, total.totals(), completed[median], restores[median])
+	if *seedsFlag < 100 {
+		return // too few for all kinds of fault to come
+	}
+	for kind := range faultKinds {
+		if total.Faults[kind] == 0 {
+			t.Errorf("no seed made a fault of the kind %s", kind)
+		}
+	}
+	if restores[median] < 1 || completed[median] < completedMin {
+		t.Errorf("the median seed has %d restores and %d completed checkpoints, want at least 1 and %d", restores[median], completed[median], completedMin)
+	}
+	for what, n := range map[string]int{"savepoint": total.Savepoints, "stop": total.Stops, "cancel": total.Cancels, "fenced leader": total.Fenced} {
+		if n == 0 {
+			t.Errorf("no seed had a %s", what)
+		}
+	}
+}
+
+// completedMin is how many checkpoints the median seed must complete.
+const completedMin = 5
+
+func replay(t *testing.T, seed uint64) {
+	config := Config{Seed: seed, Plant: plantNamed(t, *plantFlag)}
+	if *traceFlag {
+		config.Trace = os.Stdout
+	}
+	r := Run(config)
+	t.Logf("seed %d, hash %016x\n%s\n%s", seed, r.Hash, r.Options, r.totals())
+	if r.Failure != nil {
+		t.Fatal(describe(r))
+	}
+}
+
+func plantNamed(t *testing.T, name string) Plant {
+	t.Helper()
+	if name == "" {
+		return NoPlant
+	}
+	for _, p := range Plants() {
+		if p.String() == name {
+			return p
+		}
+	}
+	t.Fatalf("there is no plant %q, only %v", name, Plants())
+	return NoPlant
+}
+
+// describe prints a failed run with what is needed to look into it.
+func describe(r Result) string {
+	return fmt.Sprintf("seed %d: %v\n\noptions:\n%s\n\nthe last lines:\n%s\n\nreplay:\n  go test ./internal/sim -run TestSim -sim.seed=%d -sim.trace\n",
+		r.Seed, r.Failure, r.Options, strings.Join(r.Failure.Trace, "\n"), r.Seed)
+}
+
+// plantSeedsMax is how many seeds a plant may stay hidden for.
+const plantSeedsMax = 100
+
+// TestPlantsAreFound plants each bug and requires that a checker notices.
+func TestPlantsAreFound(t *testing.T) {
+	for _, plant := range Plants() {
+		t.Run(plant.String(), func(t *testing.T) {
+			for n := range plantSeedsMax {
+				if r := Run(Config{Seed: *baseFlag + uint64(n), Plant: plant}); r.Failure != nil {
+					t.Logf("found after %d seeds: %v", n+1, r.Failure)
+					return
+				}
+			}
+			t.Fatalf("not found within %d seeds", plantSeedsMax)
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package simjob
+
+import (
+	"github.com/weirstream/weir/pkg/operator"
+)
+
+// Observer is told what happens inside the job. Any of its functions may be
+// nil. All are called by the goroutine that steps the job.
+type Observer struct {
+	// Record comes before every record that an operator takes or a source emits.
+	Record func()
+	// Opened: a reader was opened on a split at a position.
+	Opened func(by *operator.Context, split int, position uint64)
+	// Restored: the counter of one subtask has restored these counts, which
+	// may be none.
+	Restored func(by *operator.Context, counts map[uint64]uint64)
+	// Prepared: a transaction became durable and is still invisible.
+	Prepared func(by *operator.Context, name string)
+	// Committed: a transaction became visible. It comes once for each.
+	Committed func(by *operator.Context, name string, records []Count)
+}
+
+func (o *Observer) record() {
+	if o != nil && o.Record != nil {
+		o.Record()
+	}
+}
+
+func (o *Observer) opened(by *operator.Context, split int, position uint64) {
+	if o != nil && o.Opened != nil {
+		o.Opened(by, split, position)
+	}
+}
+
+func (o *Observer) prepared(by *operator.Context, name string) {
+	if o != nil && o.Prepared != nil {
+		o.Prepared(by, name)
+	}
+}
+
+func (o *Observer) committed(by *operator.Context, name string, records []Count) {
+	if o != nil && o.Committed != nil {
+		o.Committed(by, name, records)
+	}
+}
