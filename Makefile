@@ -65,3 +65,12 @@ test-race: ## tests of the packages with goroutines under the race detector (nee
 .PHONY: test-e2e
 test-e2e: build ## tests with real processes and a real S3 server
 	go test -tags e2e -count=1 -timeout 15m ./test/e2e/...
+
+# ---- measure ----
+
+.PHONY: bench
+bench: build ## all benchmarks against their baselines: RATIO, BASE and MEASURE lines
+	go run ./internal/bench
+
+bench-%: build ## one benchmark, as in: make bench-keyed_count_vs_map
+	go run ./internal/bench $*

@@ -1,0 +1,69 @@
+// Command benchjob is the job program of the benchmarks: SDK jobs that measure
+// themselves, and the baselines that they are compared with. The jobs write
+// what they measured to -result as key=value lines.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/weirstream/weir/pkg/stream"
+)
+
+var (
+	benchmark = flag.String("benchmark", "keyed-count", "keyed-count, exchange, exchange-string or latency; baselines: map, raw-server, raw-client")
+	records   = flag.Uint64("records", 20_000_000, "process `N` records")
+	keys      = flag.Uint64("keys", 1_000_000, "over `N` keys (keyed-count, map)")
+	rate      = flag.Int("rate", 0, "emit `N` records a second (latency)")
+	result    = flag.String("result", "", "append what was measured to `FILE`")
+	address   = flag.String("address", "", "`HOST:PORT` of the raw server (raw-client)")
+)
+
+func main() {
+	flag.Parse()
+	switch *benchmark {
+	case "map":
+		exit(countInMap())
+	case "raw-server":
+		exit(serveRaw())
+	case "raw-client":
+		exit(readRaw())
+	}
+	stream.Main("benchmark "+*benchmark, func(env *stream.Env) error {
+		switch *benchmark {
+		case "keyed-count":
+			return keyedCount(env)
+		case "exchange":
+			return exchange(env)
+		case "exchange-string":
+			return exchangeString(env)
+		case "latency":
+			return latency(env)
+		}
+		return fmt.Errorf("there is no benchmark %q", *benchmark)
+	})
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchjob:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// report appends lines to the result file.
+func report(format string, args ...any) error {
+	f, err := os.OpenFile(*result, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("report result: %w", err)
+	}
+	if _, err := fmt.Fprintf(f, format+"\n", args...); err != nil {
+		return fmt.Errorf("report result: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("report result: %w", err)
+	}
+	return nil
+}
