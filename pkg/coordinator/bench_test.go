@@ -36,11 +36,10 @@ func BenchmarkCheckpoint(b *testing.B) {
 		c.Step(epoch, TaskStatusChanged{Attempt: c.attempt.id, Subtask: s, Status: Running})
 	}
 	c.Step(epoch, RecordUpdated{Token: 1, Revision: 2})
-	now := epoch
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
-		now, _ = c.NextDeadline()
+		now, _ := c.NextDeadline()
 		c.Step(now, DeadlinePassed{})
 		id := c.pending[0].id
 		for _, s := range c.layout.subtasks {

@@ -95,9 +95,6 @@ func (s TaskStatus) String() string {
 	return fmt.Sprintf("TaskStatus(%d)", uint8(s))
 }
 
-// isActive reports whether the task is up and takes part in checkpoints.
-func (s TaskStatus) isActive() bool { return s == Running || s == RunningEndOfData }
-
 // hasEnded reports whether nothing more comes from the task.
 func (s TaskStatus) hasEnded() bool { return s == Finished || s == Canceled || s == Failed }
 
