@@ -258,6 +258,7 @@ var clockAllowed = map[string]string{
 	"pkg/objectstore/s3":     "retries of requests wait on real time",
 	"pkg/objectstore/faulty": "injected delays are its purpose",
 	"pkg/objectstore/local":  "waits for a file lock",
+	"pkg/connector/throttle": "records are due by the clock",
 }
 
 // threadless packages below the shells start nothing and lock nothing although they are not pure.

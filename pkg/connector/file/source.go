@@ -43,8 +43,8 @@ func SkipMalformed() SourceOption { return func(o *sourceOptions) { o.skipMalfor
 
 // JSONLines reads records of type T, one JSON value on each line, by
 // encoding/json. Blank lines are skipped. path is a file, a directory (its
-// files, without hidden ones and subdirectories) or a pattern as in
-// filepath.Match; it is read where the source runs.
+// files, without hidden ones and subdirectories) or a pattern as in a shell
+// (see filepath.Match); it is read where the source runs.
 func JSONLines[T any](path string, options ...SourceOption) operator.Source[T] {
 	return newSource(path, "file.JSONLines", options, decoder[T]{
 		skips: func(line []byte) bool { return len(bytes.TrimSpace(line)) == 0 },
@@ -164,6 +164,9 @@ func (s *source[T]) files() ([]string, error) {
 		return nil, operator.Permanentf("input pattern %q: %w", s.path, err)
 	}
 	matches = slices.DeleteFunc(matches, func(path string) bool {
+		if isHidden(path) && !isHidden(s.path) { // as in a shell
+			return true
+		}
 		info, err := os.Stat(path)
 		return err == nil && info.IsDir()
 	})
@@ -181,7 +184,7 @@ func filesOf(dir string) ([]string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+		if e.IsDir() || isHidden(e.Name()) {
 			continue
 		}
 		files = append(files, filepath.Join(dir, e.Name()))
@@ -191,6 +194,8 @@ func filesOf(dir string) ([]string, error) {
 	}
 	return files, nil
 }
+
+func isHidden(path string) bool { return strings.HasPrefix(filepath.Base(path), ".") }
 
 // OpenReader implements operator.Source.
 func (s *source[T]) OpenReader(_ context.Context, sc operator.SourceContext, data, position []byte) (operator.Reader[T], error) {
