@@ -1,0 +1,149 @@
+package executor
+
+import (
+	"fmt"
+
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/pb"
+	"github.com/weirstream/weir/pkg/runtime/subtask"
+	"github.com/weirstream/weir/pkg/runtime/task"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// ---- what the JobManager sends ----
+
+func subtaskFromProto(p *pb.SubtaskRef) ids.SubtaskID {
+	return ids.SubtaskID{Vertex: ids.VertexID(p.GetVertex()), Index: p.GetIndex()}
+}
+
+func barrierFromProto(p *pb.TriggerCheckpoint) element.Barrier {
+	return element.Barrier{
+		Checkpoint: ids.CheckpointID(p.GetCheckpoint()), Savepoint: p.GetSavepoint(),
+		Stop: p.GetStop(), SavepointDir: p.GetSavepointDir(),
+	}
+}
+
+func assignmentFromProto(p *pb.AssignSplits) (coordinator.SplitAssignment, error) {
+	a := coordinator.SplitAssignment{
+		Subtask: subtaskFromProto(p.GetSubtask()), Operator: ids.OperatorUID(p.GetOperator()),
+		Indexes: p.GetIndexes(), Complete: p.GetComplete(), List: p.GetList(),
+	}
+	if len(p.GetIndexes()) != len(p.GetSplits()) {
+		return coordinator.SplitAssignment{}, fmt.Errorf("assignment to subtask %s has %d indexes for %d splits",
+			a.Subtask, len(p.GetIndexes()), len(p.GetSplits()))
+	}
+	for _, split := range p.GetSplits() {
+		a.Splits = append(a.Splits, snapshot.SplitFromProto(split))
+	}
+	return a, nil
+}
+
+func deploymentFromProto(p *pb.TaskDeployment) (coordinator.TaskDeployment, error) {
+	d := coordinator.TaskDeployment{Subtask: subtaskFromProto(p.GetSubtask()), EndOfData: p.GetEndOfData()}
+	for _, state := range p.GetRestore() {
+		s, err := snapshot.OperatorSubtaskStateFromProto(state)
+		if err != nil {
+			return coordinator.TaskDeployment{}, fmt.Errorf("state of subtask %s: %w", d.Subtask, err)
+		}
+		d.Restore = append(d.Restore, s)
+	}
+	for _, assignment := range p.GetSplits() {
+		a, err := assignmentFromProto(assignment)
+		if err != nil {
+			return coordinator.TaskDeployment{}, err
+		}
+		d.Splits = append(d.Splits, a)
+	}
+	return d, nil
+}
+
+// ---- what we send ----
+
+func subtaskToProto(id ids.SubtaskID) *pb.SubtaskRef {
+	return &pb.SubtaskRef{Vertex: int32(id.Vertex), Index: id.Index}
+}
+
+// reportToProto makes the message of what a subtask reported.
+func reportToProto(id ids.SubtaskID, r subtask.Report) *pb.ExecutorReport {
+	switch r := r.(type) {
+	case subtask.StatusReport:
+		status := &pb.TaskStatusChanged{Subtask: subtaskToProto(id), Status: statusToProto(r.Status)}
+		if r.Status == coordinator.Failed {
+			status.Failure = failureToProto(r.Failure)
+		}
+		return &pb.ExecutorReport{Kind: &pb.ExecutorReport_TaskStatus{TaskStatus: status}}
+	case subtask.AckReport:
+		return &pb.ExecutorReport{Kind: &pb.ExecutorReport_Acked{Acked: &pb.CheckpointAcked{
+			Checkpoint: uint64(r.Checkpoint), State: r.State.ToProto(),
+		}}}
+	case subtask.DeclineReport:
+		return &pb.ExecutorReport{Kind: &pb.ExecutorReport_Declined{Declined: &pb.CheckpointDeclined{
+			Subtask: subtaskToProto(id), Checkpoint: uint64(r.Checkpoint), Reason: r.Reason,
+		}}}
+	case subtask.CommitReport:
+		return &pb.ExecutorReport{Kind: &pb.ExecutorReport_CommitAcked{CommitAcked: &pb.CommitAcked{
+			Subtask: subtaskToProto(id), Checkpoint: uint64(r.Checkpoint),
+		}}}
+	case subtask.SplitsReport:
+		splits := &pb.SplitsDiscovered{Subtask: subtaskToProto(id), Operator: string(r.Operator), Complete: r.Complete}
+		for _, split := range r.Splits {
+			splits.Splits = append(splits.Splits, split.ToProto())
+		}
+		return &pb.ExecutorReport{Kind: &pb.ExecutorReport_Splits{Splits: splits}}
+	}
+	invariant.Check(false, "reports", "subtask %s made a report of unknown type %T", id, r)
+	return nil
+}
+
+func statusToProto(s coordinator.TaskStatus) pb.TaskStatus {
+	switch s {
+	case coordinator.Initializing:
+		return pb.TaskStatus_TASK_STATUS_INITIALIZING
+	case coordinator.Running:
+		return pb.TaskStatus_TASK_STATUS_RUNNING
+	case coordinator.RunningEndOfData:
+		return pb.TaskStatus_TASK_STATUS_END_OF_DATA
+	case coordinator.Finished:
+		return pb.TaskStatus_TASK_STATUS_FINISHED
+	case coordinator.Canceled:
+		return pb.TaskStatus_TASK_STATUS_CANCELED
+	case coordinator.Failed:
+		return pb.TaskStatus_TASK_STATUS_FAILED
+	case coordinator.Deploying:
+	}
+	invariant.Check(false, "reports", "status %d is not a task's own", s)
+	return pb.TaskStatus_TASK_STATUS_UNSPECIFIED
+}
+
+// messageBytesMax bounds the text of a failure: users read its beginning, and
+// it is stored in the job's record.
+const messageBytesMax = 16 << 10
+
+func failureToProto(f coordinator.Failure) *pb.Failure {
+	message := f.Message
+	if len(message) > messageBytesMax {
+		message = message[:messageBytesMax] + "…"
+	}
+	p := &pb.Failure{Message: valid(message), Stack: valid(f.Stack), Operator: string(f.Operator)}
+	switch f.Kind {
+	case coordinator.LostProcess:
+		p.Kind = pb.FailureKind_FAILURE_KIND_LOST
+	case coordinator.UserFailure:
+		p.Kind = pb.FailureKind_FAILURE_KIND_USER
+	case coordinator.PermanentFailure:
+		p.Kind = pb.FailureKind_FAILURE_KIND_PERMANENT
+	}
+	return p
+}
+
+func metricsToProto(t *task.Task) *pb.SubtaskMetrics {
+	m := t.Metrics()
+	return &pb.SubtaskMetrics{
+		Subtask: subtaskToProto(t.ID()), RecordsIn: m.RecordsIn, RecordsOut: m.RecordsOut,
+		BytesIn: m.BytesIn, BytesOut: m.BytesOut, BusyUs: m.Busy.Microseconds(),
+		BackpressuredUs: m.Backpressured.Microseconds(), OverdraftBytes: m.OverdraftBytes,
+	}
+}
