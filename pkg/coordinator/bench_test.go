@@ -61,3 +61,13 @@ func BenchmarkCheckpoint(b *testing.B) {
 		b.Fatalf("%d of %d checkpoints completed", c.completed, b.N)
 	}
 }
+
+// BenchmarkStatus is what a driver does after every event.
+func BenchmarkStatus(b *testing.B) {
+	c := New(testConfig(), testGraph(b, 100))
+	c.Step(epoch, DeadlinePassed{})
+	b.ReportAllocs()
+	for range b.N {
+		c.Status()
+	}
+}

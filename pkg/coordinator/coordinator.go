@@ -79,7 +79,8 @@ type Coordinator struct {
 	stop    stopState
 	cancels []RequestID
 
-	// What users may see.
+	// What users may see, see view.go.
+	shown              shown
 	events             ring[EventView]
 	history            ring[CheckpointView]
 	completed, aborted int64
@@ -97,7 +98,7 @@ func New(cfg Config, g graph.ExecutionGraph) *Coordinator {
 		cfg:    cfg,
 		graph:  g,
 		layout: newLayout(&g),
-		random: rand.New(rand.NewPCG(cfg.Seed, uint64(len(cfg.Job)))),
+		random: rand.New(rand.NewPCG(cfg.Seed, 0)),
 		phase:  phaseClaim,
 		status: Created,
 		detail: "waiting for the job's record",
@@ -143,7 +144,7 @@ func (c *Coordinator) NextDeadline() (time.Time, bool) {
 			earlier(p.deadline)
 		}
 	}
-	if c.wantsPeriodic() {
+	if c.wantsPeriodic() && !c.awaitsIDs() {
 		earlier(c.periodicDue())
 	}
 	return at, armed

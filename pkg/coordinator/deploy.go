@@ -129,6 +129,7 @@ func (c *Coordinator) place(leased []Slot) {
 	a.placement = make([]int, total)
 	a.status = make([]TaskStatus, total)
 	a.committed = make([]ids.CheckpointID, total)
+	c.attemptChanged()
 	position := make(map[ids.TaskManagerID]int)
 	seen := make(map[Slot]bool, len(leased))
 	for i, slot := range leased {
@@ -175,6 +176,7 @@ func (c *Coordinator) onExecutorReady(now time.Time, e ExecutorReady) {
 		return
 	}
 	x.ready, x.address = true, e.DataAddress
+	c.attemptChanged()
 	for _, other := range c.attempt.executors {
 		if !other.ready {
 			c.describeLaunch()
@@ -225,6 +227,7 @@ func (c *Coordinator) deploy(now time.Time) {
 		c.emit(DeployTasks{Executor: x.id, Plan: plan, Tasks: tasks})
 	}
 	a.deployed = true
+	c.attemptChanged()
 	c.restored.states, c.restored.ended = nil, nil
 	c.phase = phaseDeploy
 	c.detail = "restoring state"
@@ -328,6 +331,7 @@ func (c *Coordinator) onTaskStatusChanged(now time.Time, e TaskStatusChanged) {
 	a.counts[a.status[i]]--
 	a.status[i] = e.Status
 	a.counts[e.Status]++
+	c.attemptChanged()
 	if c.phase == phaseCancel {
 		return
 	}

@@ -1,9 +1,11 @@
 package coordinator
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/ids"
 )
 
 // endJob ends the job with a terminal status, which counts once it is
@@ -39,11 +41,16 @@ func (c *Coordinator) finishEnd(now time.Time) {
 		c.emit(a)
 	}
 	c.cancels = nil
+	keep := c.record.desired.Retained
 	if !c.cfg.Checkpointing.Retention.keeps(status) {
-		for _, ref := range c.record.desired.Retained {
+		for _, ref := range keep {
 			c.emit(DiscardCheckpoint{Ref: ref})
 		}
+		keep = nil
 	}
+	// Files that executors had written and not yet acknowledged when they were stopped.
+	below := ids.AttemptID{Token: c.token, Number: c.attempt.id.Number + 1}
+	c.emit(SweepAttempts{Token: c.token, Below: below, Keep: slices.Clone(keep)})
 	c.live = nil
 	c.emit(JobEnded{Status: status})
 }

@@ -19,7 +19,12 @@ func (c *Coordinator) failover(now time.Time, f Failure) {
 		c.restarts.onStable()
 	}
 	root := c.restarts.onFailure(f)
-	delay, giveUp := c.decide(f)
+	echo := c.isEcho(now, f)
+	var delay time.Duration
+	var giveUp string
+	if !echo {
+		delay, giveUp = c.decide(now, f)
+	}
 	c.note(now, fmt.Sprintf("attempt %s failed (%s): %s", a.id, f.Kind, f.Message))
 	desired := &c.record.desired
 	desired.Cause = &root
@@ -33,7 +38,9 @@ func (c *Coordinator) failover(now time.Time, f Failure) {
 	}
 	c.setStatus(now, Restarting)
 	desired.Status = Restarting
-	desired.Restarts++
+	if !echo {
+		desired.Restarts++
+	}
 	c.record.update()
 	c.nextAttempt()
 	c.detail = "waiting for the outcome of a publication"

@@ -127,3 +127,9 @@ func (c *Coordinator) takeID() (ids.CheckpointID, bool) {
 	invariant.Check(id > c.record.desired.Latest.ID, "I6", "checkpoint ID %d is not above the latest published %d", id, c.record.desired.Latest.ID)
 	return id, true
 }
+
+// awaitsIDs reports whether no ID is free and a write that reserves some is on
+// its way: then time changes nothing.
+func (c *Coordinator) awaitsIDs() bool {
+	return c.nextID >= c.record.blockEnd && !c.record.isSettled()
+}

@@ -5,10 +5,24 @@ import (
 	"time"
 )
 
+// One lost process is often heard of twice: a task whose connection broke may
+// report before the TaskManager's own stream breaks, and then the next attempt
+// may still be given slots of the dead one. Losses so soon after another, in
+// an attempt that never ran, are the same incident: not counted, not waited for. The
+// bound keeps executors that cannot be started at all from spinning.
+const (
+	incidentSpan      = time.Second
+	incidentEchoesMax = 3
+)
+
 // restartPolicy remembers failures, to decide what follows the next one.
 type restartPolicy struct {
 	// Streaks since the job was last stable: they make delays grow.
 	lostStreak, userStreak int
+	// incident is when the last lost process was heard of first, echoes how
+	// many losses since were taken for the same.
+	incident time.Time
+	echoes   int
 	// userTotal counts restarts after user failures over the job's life here.
 	userTotal int
 	// sinceCheckpoint counts user failures since a checkpoint was published.
@@ -36,13 +50,26 @@ func (r *restartPolicy) onFailure(f Failure) Failure {
 	return *r.rootCause
 }
 
+// isEcho reports whether a failure belongs to an incident that was already
+// counted, and notes it.
+func (c *Coordinator) isEcho(now time.Time, f Failure) bool {
+	r := &c.restarts
+	hasRun := !c.attempt.runningSince.IsZero()
+	if f.Kind != LostProcess || hasRun || r.lostStreak == 0 || now.Sub(r.incident) >= incidentSpan || r.echoes >= incidentEchoesMax {
+		return false
+	}
+	r.echoes++
+	return true
+}
+
 // decide says how long to wait before the next attempt, or why there is none.
-func (c *Coordinator) decide(f Failure) (delay time.Duration, giveUp string) {
+func (c *Coordinator) decide(now time.Time, f Failure) (delay time.Duration, giveUp string) {
 	r, cfg := &c.restarts, &c.cfg.Restart
 	switch f.Kind {
 	case PermanentFailure:
 		return 0, "a restart cannot cure it"
 	case LostProcess:
+		r.incident, r.echoes = now, 0
 		r.lostStreak++
 		if r.lostStreak == 1 {
 			return 0, ""

@@ -80,6 +80,7 @@ func (c *Coordinator) onJobClaimFailed(now time.Time, e JobClaimFailed) {
 func (c *Coordinator) nextAttempt() {
 	id := ids.AttemptID{Token: c.token, Number: c.attempt.id.Number + 1}
 	c.attempt = attempt{id: id}
+	c.attemptChanged()
 }
 
 // beginAttempt chooses the restore point of a new attempt. Nothing that could

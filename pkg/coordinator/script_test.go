@@ -295,6 +295,7 @@ func (s *scene) newJob(a args) {
 	k.MinPause = a.duration("min-pause", 0)
 	k.TolerableFailures = a.number("tolerable", -1)
 	k.Retained = a.number("retained", 2)
+	k.MaxConcurrent = a.number("max-concurrent", 1)
 	k.Retention = map[string]Retention{"": 0, "retain": RetainOnCancellation, "never": NoExternalizedCheckpoints}[a.text("retention", "")]
 	r.Strategy = map[string]RestartStrategy{"": ExponentialDelay, "none": NoRestart, "fixed-delay": FixedDelay}[a.text("strategy", "")]
 	r.FixedAttempts, r.FixedDelay = a.number("fixed-attempts", 0), a.duration("fixed-delay", 0)

@@ -8,7 +8,8 @@ import (
 	"github.com/weirstream/weir/pkg/snapshot"
 )
 
-// Status is a copy of what users may see of a job.
+// Status is what users may see of a job: a copy that does not change any more.
+// Copies share memory with each other, so nobody may change one.
 type Status struct {
 	Job    ids.JobID
 	Name   string
@@ -122,7 +123,41 @@ func (r *ring[T]) all() []T {
 	return append(slices.Clone(r.values[r.next:]), r.values[:r.next]...)
 }
 
-// Status returns a copy of what users may see.
+// shown holds the parts of a Status that rarely change, so that a driver may
+// take one after every event. A part is nil when it has changed.
+type shown struct {
+	subtasks  []SubtaskView
+	executors []ExecutorView
+	events    []EventView
+}
+
+// show makes anew what has changed.
+func (c *Coordinator) show() {
+	if c.shown.events == nil {
+		c.shown.events = c.events.all()
+	}
+	if c.shown.subtasks != nil {
+		return
+	}
+	c.shown.subtasks = make([]SubtaskView, c.layout.total())
+	for i := range c.shown.subtasks {
+		c.shown.subtasks[i].Subtask = c.layout.subtasks[i]
+		if c.attempt.isPlaced() {
+			c.shown.subtasks[i].Status = c.attempt.status[i]
+			c.shown.subtasks[i].TaskManager = c.attempt.executorOf(i).id.TaskManager
+		}
+	}
+	c.shown.executors = nil
+	for _, x := range c.attempt.executors {
+		c.shown.executors = append(c.shown.executors, ExecutorView{TaskManager: x.id.TaskManager, DataAddress: x.address, Slots: x.slots})
+	}
+}
+
+// attemptChanged makes the next Status show the attempt anew.
+func (c *Coordinator) attemptChanged() { c.shown.subtasks = nil }
+
+// Status returns what users may see. It is cheap enough to be taken after
+// every event.
 func (c *Coordinator) Status() Status {
 	s := Status{
 		Job:       c.cfg.Job,
@@ -135,7 +170,6 @@ func (c *Coordinator) Status() Status {
 		Latest:    c.record.desired.Latest,
 		StartedAt: c.record.desired.StartedAt,
 		EndedAt:   c.record.desired.EndedAt,
-		Events:    c.events.all(),
 		Completed: c.completed,
 		Aborted:   c.aborted,
 		Acks:      c.acks,
@@ -145,17 +179,8 @@ func (c *Coordinator) Status() Status {
 		copied := *cause
 		s.Cause = &copied
 	}
-	s.Subtasks = make([]SubtaskView, c.layout.total())
-	for i := range s.Subtasks {
-		s.Subtasks[i].Subtask = c.layout.subtasks[i]
-		if c.attempt.isPlaced() {
-			s.Subtasks[i].Status = c.attempt.status[i]
-			s.Subtasks[i].TaskManager = c.attempt.executorOf(i).id.TaskManager
-		}
-	}
-	for _, x := range c.attempt.executors {
-		s.Executors = append(s.Executors, ExecutorView{TaskManager: x.id.TaskManager, DataAddress: x.address, Slots: x.slots})
-	}
+	c.show()
+	s.Subtasks, s.Executors, s.Events = c.shown.subtasks, c.shown.executors, c.shown.events
 	for _, p := range c.pending {
 		s.Checkpoints = append(s.Checkpoints, p.view(c.layout.total()))
 	}
@@ -175,6 +200,7 @@ func (c *Coordinator) Status() Status {
 // note adds to the events that users see.
 func (c *Coordinator) note(now time.Time, text string) {
 	c.events.add(EventView{At: now, Text: text}, eventsMax)
+	c.shown.events = nil
 }
 
 // setStatus moves the job on and notes it.

@@ -131,8 +131,12 @@ func (w *world) deliver(ev Event) {
 		w.check(ev, e)
 		w.answer(e)
 	}
-	if at, ok := w.c.NextDeadline(); ok && w.c.Status().Status.IsTerminal() {
+	at, ok := w.c.NextDeadline()
+	if ok && w.c.Status().Status.IsTerminal() {
 		w.fail("a job that has ended waits for %s", at)
+	}
+	if _, fired := ev.(DeadlinePassed); fired && ok && !at.After(w.now) {
+		w.fail("the deadline %s has passed and fires for ever", at)
 	}
 }
 
