@@ -21,7 +21,7 @@ func main() {
 		numbers := stream.From(env, "numbers", datagen.Sequence(datagen.Unbounded, datagen.WithRate(1000)))
 		slow := stream.Map(numbers, func(n uint64) (uint64, error) {
 			if n == *at {
-				time.Sleep(*sleep)
+				<-time.After(*sleep) // not even a context is looked at
 			}
 			return n, nil
 		})
