@@ -294,10 +294,10 @@ type ExecutorExited struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Executor      *ExecutorRef           `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
 	ExitCode      int32                  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Signal        string                 `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`                                                           // name of the signal that ended it, or empty
-	StderrTail    string                 `protobuf:"bytes,4,opt,name=stderr_tail,json=stderrTail,proto3" json:"stderr_tail,omitempty"`                                 // bounded
-	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`                                                             // could not be started: why
-	StartFailure  FailureKind            `protobuf:"varint,6,opt,name=start_failure,json=startFailure,proto3,enum=weir.v1.FailureKind" json:"start_failure,omitempty"` // with error: whether another try may cure it
+	Signal        string                 `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`                           // name of the signal that ended it, or empty
+	StderrTail    string                 `protobuf:"bytes,4,opt,name=stderr_tail,json=stderrTail,proto3" json:"stderr_tail,omitempty"` // bounded
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`                             // could not be started: why
+	Kind          FailureKind            `protobuf:"varint,6,opt,name=kind,proto3,enum=weir.v1.FailureKind" json:"kind,omitempty"`     // where the TaskManager knows it: of an error, or of an exit code that means something
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -367,9 +367,9 @@ func (x *ExecutorExited) GetError() string {
 	return ""
 }
 
-func (x *ExecutorExited) GetStartFailure() FailureKind {
+func (x *ExecutorExited) GetKind() FailureKind {
 	if x != nil {
-		return x.StartFailure
+		return x.Kind
 	}
 	return FailureKind_FAILURE_KIND_UNSPECIFIED
 }
@@ -2750,15 +2750,15 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\arunning\x18\b \x03(\v2\x14.weir.v1.ExecutorRefR\arunning\"R\n" +
 	"\vExecutorRef\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12,\n" +
-	"\aattempt\x18\x02 \x01(\v2\x12.weir.v1.AttemptIDR\aattempt\"\xe9\x01\n" +
+	"\aattempt\x18\x02 \x01(\v2\x12.weir.v1.AttemptIDR\aattempt\"\xd8\x01\n" +
 	"\x0eExecutorExited\x120\n" +
 	"\bexecutor\x18\x01 \x01(\v2\x14.weir.v1.ExecutorRefR\bexecutor\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x03 \x01(\tR\x06signal\x12\x1f\n" +
 	"\vstderr_tail\x18\x04 \x01(\tR\n" +
 	"stderrTail\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\x129\n" +
-	"\rstart_failure\x18\x06 \x01(\x0e2\x14.weir.v1.FailureKindR\fstartFailure\"c\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12(\n" +
+	"\x04kind\x18\x06 \x01(\x0e2\x14.weir.v1.FailureKindR\x04kind\"c\n" +
 	"\bLogLines\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12&\n" +
 	"\x05lines\x18\x02 \x03(\v2\x10.weir.v1.LogLineR\x05lines\x12\x18\n" +
@@ -3017,7 +3017,7 @@ var file_weir_v1_control_proto_depIdxs = []int32{
 	3,  // 0: weir.v1.TaskManagerHello.running:type_name -> weir.v1.ExecutorRef
 	38, // 1: weir.v1.ExecutorRef.attempt:type_name -> weir.v1.AttemptID
 	3,  // 2: weir.v1.ExecutorExited.executor:type_name -> weir.v1.ExecutorRef
-	1,  // 3: weir.v1.ExecutorExited.start_failure:type_name -> weir.v1.FailureKind
+	1,  // 3: weir.v1.ExecutorExited.kind:type_name -> weir.v1.FailureKind
 	6,  // 4: weir.v1.LogLines.lines:type_name -> weir.v1.LogLine
 	3,  // 5: weir.v1.ExecutorStarted.executor:type_name -> weir.v1.ExecutorRef
 	2,  // 6: weir.v1.TaskManagerReport.hello:type_name -> weir.v1.TaskManagerHello
