@@ -11,6 +11,9 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Linters and generators run from the module that pins them.
 TOOL := go tool -modfile=tools/go.mod
 
+# The S3 server of the tests and of compose: a program, whose dependencies stay out of go.mod.
+VERSITYGW := .tools/bin/versitygw
+
 # Packages with goroutines of their own, which is where the race detector finds something.
 SHELL_PACKAGES := $(patsubst %,./%/...,$(wildcard \
 	pkg/checkpointstore pkg/connector pkg/coordinator/driver pkg/jobmanager pkg/minicluster \
@@ -63,8 +66,43 @@ test-race: ## tests of the packages with goroutines under the race detector (nee
 	CGO_ENABLED=1 go test -race -timeout 8m $(SHELL_PACKAGES)
 
 .PHONY: test-e2e
-test-e2e: build ## tests with real processes and a real S3 server
+test-e2e: build $(VERSITYGW) ## tests with real processes and a real S3 server
 	go test -tags e2e -count=1 -timeout 15m ./test/e2e/...
+
+# ---- run ----
+
+.PHONY: demo
+demo: build ## kill -9 a TaskManager in the middle of a job; every flight is still counted once
+	go run ./internal/demo
+
+$(VERSITYGW):
+	GOBIN=$(CURDIR)/$(@D) CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+# Compose 2 where it is installed, else 1. The classic builder needs no plugin.
+COMPOSE = $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi) \
+	--file deploy/docker-compose.yml
+IMAGE_DIR := .tools/image
+
+.PHONY: images
+images: build $(VERSITYGW) ## container images of the processes and of the S3 server
+	@docker info >/dev/null 2>&1 || { echo "there is no Docker engine: start one (service docker start) and try again" >&2; exit 1; }
+	mkdir -p $(IMAGE_DIR)
+	go run ./deploy/imageroot $(IMAGE_DIR)
+	cp bin/jobmanager bin/taskmanager $(VERSITYGW) deploy/config.yaml deploy/*.Dockerfile $(IMAGE_DIR)/
+	DOCKER_BUILDKIT=0 COMPOSE_DOCKER_CLI_BUILD=0 $(COMPOSE) build
+
+.PHONY: cluster-up
+cluster-up: images ## a cluster in containers: JobManager, three TaskManagers, S3 server (needs Docker)
+	$(COMPOSE) up --detach --no-build --scale taskmanager=3
+	@echo "JobManager at 127.0.0.1:$${WEIR_JOBMANAGER_PORT:-6123}: bin/flinkctl taskmanagers"
+
+.PHONY: cluster-down
+cluster-down: ## stop it and remove its volumes
+	$(COMPOSE) down --volumes
+
+.PHONY: cluster-e2e
+cluster-e2e: images ## kill a TaskManager's container in the middle of a job (needs Docker)
+	go run ./deploy/composecheck
 
 # ---- measure ----
 

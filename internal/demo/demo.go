@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/weirstream/weir/internal/clidriver"
@@ -25,8 +24,6 @@ const (
 	// killAfter is the checkpoint behind which the TaskManager is killed: some
 	// seconds into the job, with output committed.
 	killAfter = 5
-	// restoredAtLeast is the earliest checkpoint that proves a restore from the middle.
-	restoredAtLeast = 2
 )
 
 // demo is one run.
@@ -137,17 +134,7 @@ func (d *demo) choose(ctx context.Context, status *cliresult.JobStatus) error {
 	if last == nil {
 		return fmt.Errorf("checkpoint %d at %s could not be read", status.LastCheckpoint, status.LastCheckpointPath)
 	}
-	subtasks := map[string][]int32{} // by TaskManager
-	for _, vertex := range status.Vertices {
-		if !strings.Contains(vertex.Name, string(flightstruth.Counts)) {
-			continue
-		}
-		for _, subtask := range vertex.Subtasks {
-			if last.StateBytes[subtask.Index] > 0 {
-				subtasks[subtask.TaskManagerID] = append(subtasks[subtask.TaskManagerID], subtask.Index)
-			}
-		}
-	}
+	subtasks := last.StatefulSubtasks(status)
 	listed, err := d.cluster.TaskManagers(ctx)
 	if err != nil {
 		return err

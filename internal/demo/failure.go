@@ -71,8 +71,8 @@ func (d *demo) recover(ctx context.Context) (err error) {
 
 // recovered checks from where the job goes on.
 func (d *demo) recovered(ctx context.Context, id uint64, took time.Duration) error {
-	if id < restoredAtLeast {
-		return fmt.Errorf("the job was restored from checkpoint %d, want %d or later", id, restoredAtLeast)
+	if id == 0 {
+		return errors.New("the job was restored from no checkpoint")
 	}
 	restored := d.checkpoints[id]
 	if restored == nil {
@@ -83,13 +83,8 @@ func (d *demo) recovered(ctx context.Context, id uint64, took time.Duration) err
 			return fmt.Errorf("read the checkpoint from which the job was restored: %w", err)
 		}
 	}
-	for _, index := range d.victim.subtasks {
-		if restored.StateBytes[index] == 0 {
-			return fmt.Errorf("checkpoint %d has no state of subtask %d of the killed TaskManager", id, index)
-		}
-	}
-	if !restored.IsBegun() {
-		return fmt.Errorf("checkpoint %d has the source positions %v: the restore was not from the middle", id, restored.Positions)
+	if err := restored.ProvesRestore(d.victim.subtasks); err != nil {
+		return err
 	}
 	tell("running      again after %s, from checkpoint %d with %d source positions, the last at byte %d",
 		seconds(took), id, len(restored.Positions), slices.Max(restored.Positions))

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/weirstream/weir/internal/cliresult"
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/snapshot"
@@ -70,6 +73,44 @@ func (c *Checkpoint) addPositions(ctx context.Context, store *checkpointstore.St
 			}
 			c.Positions = append(c.Positions, int64(binary.LittleEndian.Uint64(content)))
 			content = content[length:]
+		}
+	}
+	return nil
+}
+
+// StatefulSubtasks are the indexes of the subtasks of Counts that have state in
+// the checkpoint, by the TaskManager that runs them.
+func (c *Checkpoint) StatefulSubtasks(status *cliresult.JobStatus) map[string][]int32 {
+	byTaskManager := map[string][]int32{}
+	for _, vertex := range status.Vertices {
+		if !slices.Contains(strings.Split(vertex.Name, " -> "), string(Counts)) {
+			continue
+		}
+		for _, subtask := range vertex.Subtasks {
+			if c.StateBytes[subtask.Index] > 0 {
+				byTaskManager[subtask.TaskManagerID] = append(byTaskManager[subtask.TaskManagerID], subtask.Index)
+			}
+		}
+	}
+	return byTaskManager
+}
+
+// restoredAtLeast is the earliest checkpoint that proves a restore from the
+// middle of the job.
+const restoredAtLeast = 2
+
+// ProvesRestore fails unless a restore from the checkpoint was one from the
+// middle of the job, with state of the subtasks that were lost.
+func (c *Checkpoint) ProvesRestore(lost []int32) error {
+	if c.ID < restoredAtLeast {
+		return fmt.Errorf("the job was restored from checkpoint %d, want %d or later", c.ID, restoredAtLeast)
+	}
+	if !c.IsBegun() {
+		return fmt.Errorf("checkpoint %d has the source positions %v: the restore was not from the middle", c.ID, c.Positions)
+	}
+	for _, index := range lost {
+		if c.StateBytes[index] == 0 {
+			return fmt.Errorf("checkpoint %d has no state of the lost subtask %d", c.ID, index)
 		}
 	}
 	return nil

@@ -17,6 +17,9 @@ type record struct {
 	Slots        int      `json:"slots"`
 	S3           bool     `json:"s3"`
 	Overrides    []string `json:"overrides"`
+	// WorkingDirectory is where the cluster was first started: relative paths in
+	// the arguments of jobs are below it, also when processes are started again.
+	WorkingDirectory string `json:"working_directory"`
 	// S3Access and S3Secret are the S3 server's keys, made when it is first started.
 	S3Access string `json:"s3_access,omitempty"`
 	S3Secret string `json:"s3_secret,omitempty"`

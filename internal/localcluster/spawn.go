@@ -22,7 +22,7 @@ type command struct {
 
 // spawn starts a process that outlives this one: in a session of its own,
 // without a terminal, with its output in a file.
-func spawn(dir string, c command) (started identity, err error) {
+func spawn(dir, workingDirectory string, c command) (started identity, err error) {
 	logName := logFile(dir, c.name)
 	log, err := os.OpenFile(logName, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -30,7 +30,7 @@ func spawn(dir string, c command) (started identity, err error) {
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	cmd := exec.Command(c.path, c.args...)
-	cmd.Dir = dir
+	cmd.Dir = workingDirectory
 	cmd.Env = append(os.Environ(), c.environment...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -130,7 +130,7 @@ func (s *starter) run(ctx context.Context) error {
 func (s *starter) load() error {
 	r, err := readRecord(s.dir)
 	if errors.Is(err, errNoCluster) {
-		r, err = &record{Version: recordVersion, TaskManagers: defaultTaskManagers, Slots: defaultSlots}, nil
+		r, err = newRecord()
 	}
 	if err != nil {
 		return err
@@ -144,6 +144,14 @@ func (s *starter) load() error {
 	}
 	s.record = r
 	return r.merge(s.options, s.running)
+}
+
+func newRecord() (*record, error) {
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("find working directory: %w", err)
+	}
+	return &record{Version: recordVersion, TaskManagers: defaultTaskManagers, Slots: defaultSlots, WorkingDirectory: here}, nil
 }
 
 // findPrograms fails before anything is written down when a binary is missing.
@@ -332,7 +340,7 @@ func (s *starter) startMissing(ctx context.Context, p *process, prepare func() (
 		return err
 	}
 	c.name = p.Name
-	p.Identity, err = spawn(s.dir, c)
+	p.Identity, err = spawn(s.dir, s.record.WorkingDirectory, c)
 	if err != nil {
 		return err
 	}
