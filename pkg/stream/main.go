@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/graph"
 	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/runtime/executor"
 )
 
 // Environment variables by which a program is told what to be. Whoever starts
@@ -82,6 +83,9 @@ func (p *process) run() int {
 	}
 	program, err := p.program()
 	if err != nil {
+		if mode == ExecutorMode { // it could when it was submitted
+			return p.fail(executor.ExitUnusable, err)
+		}
 		return p.fail(exitUnusable, err)
 	}
 	switch mode {
@@ -93,7 +97,7 @@ func (p *process) run() int {
 		}
 		return 0
 	case ExecutorMode:
-		return runExecutor(p, program)
+		return runExecutor(program)
 	}
 	return p.fail(exitUnusable, fmt.Errorf("%s=%q: unset it to run the job here; flinkctl and TaskManagers set it to %q or %q",
 		ModeVariable, mode, GraphMode, ExecutorMode))

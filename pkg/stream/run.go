@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/runtime/executor"
 )
 
 // runDirect runs the job on an embedded cluster.
@@ -12,6 +13,4 @@ func runDirect(p *process, _ *operator.Program, _ directOptions) int {
 }
 
 // runExecutor runs subtasks for a TaskManager.
-func runExecutor(p *process, _ *operator.Program) int {
-	return p.fail(1, errors.New("this build has no executor"))
-}
+func runExecutor(program *operator.Program) int { return executor.Main(program) }
