@@ -195,7 +195,7 @@ func (s *scene) command(d *datadriven.TestData) {
 	a := args{s, d}
 	s.now = epoch.Add(a.duration("t", s.now.Sub(epoch)))
 	switch d.Cmd {
-	case "job": // job [auto] [parallelism=] [interval=] … : a coordinator over the stored record
+	case "job": // job [auto] [fresh] [parallelism=] [interval=] … : a coordinator over the stored record, or over a new one
 		s.newJob(a)
 	case "boot": // boot [tms=tm-1,tm-2]: everything up to RUNNING, without a transcript
 		s.boot(a)
@@ -288,6 +288,9 @@ func (s *scene) command(d *datadriven.TestData) {
 
 func (s *scene) newJob(a args) {
 	s.auto = a.flag("auto")
+	if a.flag("fresh") {
+		s.durable = Record{Status: Created}
+	}
 	s.cfg = testConfig()
 	k, r := &s.cfg.Checkpointing, &s.cfg.Restart
 	k.Interval = a.duration("interval", k.Interval)
@@ -353,10 +356,10 @@ func statusNamed(word string) TaskStatus {
 	panic("no task status " + word)
 }
 
-// loaded answers the last LoadCheckpoint with what was persisted under its ID,
-// or with the metadata of a foreign savepoint: loaded id=7.
+// loaded answers the last LoadCheckpoint with what was persisted under its ID
+// or that of from=, or with the metadata of a foreign savepoint: loaded id=7.
 func (s *scene) loaded(a args) CheckpointLoaded {
-	cc, ok := s.metadata[s.loading.ID]
+	cc, ok := s.metadata[ids.CheckpointID(a.number("from", int(s.loading.ID)))]
 	if !ok {
 		cc = &snapshot.CompletedCheckpoint{
 			Job: "ffffffffffffffffffffffffffffffff", ID: ids.CheckpointID(a.number("id", 7)), Kind: snapshot.Savepoint,
