@@ -48,6 +48,12 @@ func (g *group[K, V]) slot(i int) *slot[K, V] {
 	return (*slot[K, V])(unsafe.Add(unsafe.Pointer(&g.slots), uintptr(i)*unsafe.Sizeof(g.slots[0])))
 }
 
+// last is a byte of the second cache line of a group. Reading it beside the
+// tags fetches the line before the tags have said which slot it is.
+func (g *group[K, V]) last() byte {
+	return *(*byte)(unsafe.Add(unsafe.Pointer(g), min(unsafe.Sizeof(*g)-1, 127)))
+}
+
 // free is the first free slot of a group that is not full.
 func (g *group[K, V]) free() int { return bits.TrailingZeros64(^g.tags&tagHighs) >> 3 }
 

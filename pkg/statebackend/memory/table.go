@@ -46,7 +46,7 @@ type table[K comparable, V any] struct {
 	// shared now, or gone.
 	forgetSlot func()
 	// touched keeps the loads of touch from being optimised away.
-	touched uint64
+	touched byte
 }
 
 const (
@@ -391,11 +391,12 @@ func (t *table[K, V]) freeze() view {
 // wait for each other, so that the memory of all of them is fetched in about
 // the time of one.
 func (t *table[K, V]) touch(hashes []uint32) {
-	var sum uint64
+	var sum byte
 	for _, h := range hashes {
 		x := uint64(h) * spread
 		p := t.roots[x>>(64-rootBits)].at(x)
-		sum += p.group(start(x) & p.mask()).tags
+		g := p.group(start(x) & p.mask())
+		sum += byte(g.tags) + g.last()
 	}
 	t.touched = sum
 }
