@@ -185,6 +185,9 @@ func (s *Server) dropExecutorLocked(e *executor) {
 	if e.session != nil {
 		e.session.Close() // does not wait
 	}
+	if j := s.mu.jobs[e.id.Job]; j != nil {
+		s.noticeQuietLocked(j)
+	}
 }
 
 // dropExecutorsLocked kills what is left of a job that has ended.

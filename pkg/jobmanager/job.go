@@ -1,11 +1,13 @@
 package jobmanager
 
 import (
+	"context"
 	cryptorand "crypto/rand"
 	"encoding/hex"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -35,6 +37,9 @@ type job struct {
 	driver      *driver.Driver
 	final       *pb.JobStatusResponse
 	checkpoints *pb.ListCheckpointsResponse
+	// quiet is closed when the last executor of a job that has ended is gone;
+	// nil before the job has ended, or when nobody waits for it.
+	quiet chan struct{}
 }
 
 // makeJob checks what was submitted, now or before a restart, and prepares it.
@@ -113,28 +118,60 @@ func (j *job) liveDriver(s *Server) *driver.Driver {
 	return j.driver
 }
 
+// lingerMax bounds how long the executors of a job that has ended may take to
+// leave. They have been told to, and bring the last of their output.
+const lingerMax = 10 * time.Second
+
 // driverEnded gives back what the job holds and keeps what is still shown of it.
 func (s *Server) driverEnded(j *job, d *driver.Driver) {
 	if d.End() == driver.Stopped {
 		return // the server closes
 	}
 	view, checkpoints := d.View(s.hostOf), d.CheckpointsView()
+	quiet := make(chan struct{})
 	s.mu.Lock()
-	s.dropExecutorsLocked(j.id)
 	s.deliverLocked(s.mu.slots.Forget(j.id))
-	j.driver, j.final, j.checkpoints = nil, view, checkpoints
+	j.driver, j.final, j.checkpoints, j.quiet = nil, view, checkpoints, quiet
+	s.noticeQuietLocked(j)
 	steppedDown := d.End() == driver.SteppedDown
 	if steppedDown {
 		// It is another JobManager's: whatever we said of it would be wrong soon.
 		delete(s.mu.jobs, j.id)
+		s.dropExecutorsLocked(j.id)
 	}
 	s.mu.Unlock()
+	if !steppedDown {
+		timer := time.NewTimer(lingerMax)
+		select {
+		case <-quiet:
+		case <-timer.C:
+		case <-s.ctx.Done():
+		}
+		timer.Stop()
+		s.mu.Lock()
+		s.dropExecutorsLocked(j.id)
+		s.mu.Unlock()
+	}
 	if err := j.log.end(); err != nil {
 		s.log.Warn("log of the job was not closed", logfield.Job(j.id), zap.Error(err))
 	}
 	if !steppedDown {
 		s.forgetOldJobs()
 	}
+}
+
+// noticeQuietLocked tells whoever waits that an ended job has no executors.
+func (s *Server) noticeQuietLocked(j *job) {
+	if j.quiet == nil {
+		return
+	}
+	for id := range s.mu.executors {
+		if id.Job == j.id {
+			return
+		}
+	}
+	close(j.quiet)
+	j.quiet = nil
 }
 
 // forgetOldJobs drops the jobs that ended longest ago beyond jobstore.max-capacity.
@@ -231,4 +268,24 @@ func nonce() string {
 	b := make([]byte, 16)
 	_, _ = cryptorand.Read(b) // never fails, see crypto/rand
 	return hex.EncodeToString(b)
+}
+
+// WaitJob waits until the job has ended and returns what is then shown of it.
+func (s *Server) WaitJob(ctx context.Context, id ids.JobID) (*pb.JobStatusResponse, error) {
+	f, err := s.findJob(string(id))
+	if err != nil {
+		return nil, err
+	}
+	if f.driver != nil {
+		select {
+		case <-f.driver.Done():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if f.driver.End() != driver.Ended {
+			return nil, transport.Errorf(transport.ErrUnavailable, "job %s: %v", id, driver.ErrSteppedDown)
+		}
+		return f.driver.View(s.hostOf), nil
+	}
+	return f.final, nil
 }

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"context"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +28,9 @@ type jobOutput struct {
 		lines   []outputLine
 		bytes   int
 		dropped map[ids.JobID]int64
+		// added and sent count all lines ever; progress is closed when sent grows.
+		added, sent int64
+		progress    chan struct{}
 	}
 	ready chan struct{}
 }
@@ -42,7 +47,8 @@ func newJobOutput() *jobOutput {
 }
 
 // add takes a line, or counts it as dropped when there is no room.
-func (o *jobOutput) add(job ids.JobID, source, text string) {
+func (o *jobOutput) add(job ids.JobID, line string) {
+	source, text := splitSource(line)
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	size := len(text) + len(source) + lineOverheadBytes
 	o.mu.Lock()
@@ -50,6 +56,7 @@ func (o *jobOutput) add(job ids.JobID, source, text string) {
 		o.mu.dropped[job]++
 	} else {
 		o.mu.bytes += size
+		o.mu.added++
 		o.mu.lines = append(o.mu.lines, outputLine{job: job, line: &pb.LogLine{Source: source, Text: text, UnixMs: time.Now().UnixMilli()}})
 	}
 	o.mu.Unlock()
@@ -87,4 +94,55 @@ func (o *jobOutput) take(bytesMax int) (messages []*pb.LogLines, taken int) {
 		clear(o.mu.dropped)
 	}
 	return messages, taken
+}
+
+// markSent says that the lines of the messages are on their way.
+func (o *jobOutput) markSent(messages []*pb.LogLines) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, m := range messages {
+		o.mu.sent += int64(len(m.Lines))
+	}
+	if o.mu.progress != nil {
+		close(o.mu.progress)
+		o.mu.progress = nil
+	}
+}
+
+// waitSent waits until all that was added before is on its way, or ctx ends.
+func (o *jobOutput) waitSent(ctx context.Context) {
+	o.mu.Lock()
+	goal := o.mu.added
+	o.mu.Unlock()
+	for {
+		o.mu.Lock()
+		if o.mu.sent >= goal {
+			o.mu.Unlock()
+			return
+		}
+		if o.mu.progress == nil {
+			o.mu.progress = make(chan struct{})
+		}
+		progress := o.mu.progress
+		o.mu.Unlock()
+		select {
+		case <-progress:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// executorSource is the source of lines that no sink printed.
+const executorSource = "executor"
+
+// printed is the prefix of the print sink's lines: operator and subtask.
+var printed = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]{0,99}\[[0-9]{1,5}\])> `)
+
+// splitSource takes the source off a line that an executor printed.
+func splitSource(line string) (source, text string) {
+	if match := printed.FindStringSubmatch(line); match != nil {
+		return match[1], line[len(match[0]):]
+	}
+	return executorSource, line
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/pb"
+	"github.com/weirstream/weir/pkg/runtime/executor"
 )
 
 // LaunchSpec is everything that an executor is started with.
@@ -25,13 +26,20 @@ type LaunchSpec struct {
 	Graph  *pb.JobGraph
 	// JobManager is the address at which the executor finds the JobManager.
 	JobManager string
-	// Host is where other hosts reach this one.
-	Host string
+	// BindHost is where the executor listens, Host where others reach it.
+	BindHost, Host string
 	// MemoryLimitBytes is the soft limit of its memory, 0 for none.
 	MemoryLimitBytes int64
-	// Output takes the lines that the executor prints: source is who printed.
-	// It does not block.
-	Output func(source, line string)
+	// Output takes the lines that the executor prints. It does not block.
+	Output func(line string)
+}
+
+// ExecutorSpec is the part that the executor itself needs.
+func (s LaunchSpec) ExecutorSpec() executor.Spec {
+	return executor.Spec{
+		Executor: s.Executor, JobName: s.JobName, JobManager: s.JobManager, BindHost: s.BindHost, Host: s.Host,
+		Config: s.Config, Graph: s.Graph, Dir: s.Dir,
+	}
 }
 
 // Launcher starts executors.
@@ -61,8 +69,22 @@ type Exit struct {
 	Code int
 	// Signal is the name of the signal that ended it, or empty.
 	Signal string
+	// Kind says whose fault it was where the code means that; else unspecified.
+	Kind pb.FailureKind
 	// StderrTail is what it wrote last, with the start of its panic if there was one.
 	StderrTail string
+}
+
+// KindOfExitCode says whose fault the end of an executor was, from the codes
+// that package executor gives a meaning. Others are the program's own.
+func KindOfExitCode(code int) pb.FailureKind {
+	switch code {
+	case executor.ExitUnusable:
+		return pb.FailureKind_FAILURE_KIND_PERMANENT
+	case executor.ExitFailed, executor.ExitStale, executor.ExitCutOff, executor.ExitLifeline, executor.ExitStuck:
+		return pb.FailureKind_FAILURE_KIND_LOST
+	}
+	return pb.FailureKind_FAILURE_KIND_UNSPECIFIED
 }
 
 // ErrUnusable marks an executor that cannot be started by trying again: the

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/weirstream/weir/internal/logfield"
+	"github.com/weirstream/weir/pkg/runtime/executor"
 )
 
 // inherited are the variables of the TaskManager that executors see beside
@@ -32,31 +33,27 @@ var inherited = []string{
 	"GOMAXPROCS", "GOTRACEBACK", "GODEBUG",
 }
 
-// lifelineFD is the executor's descriptor of the lifeline's read end: the
-// first behind the standard ones.
-const lifelineFD = 3
+// specName is the file in an executor's directory that says what it is to do.
+const specName = "executor.json"
 
 // outputGrace bounds how long the end of an executor waits for its output to
 // end: a grandchild may hold it open for ever.
 const outputGrace = 2 * time.Second
 
-// Describe tells an executor's process what it is to do: it may write files
-// below the spec's Dir and returns environment entries, KEY=VALUE.
-type Describe func(spec LaunchSpec, lifeline int) ([]string, error)
-
 // ProcessLauncher starts executors as processes.
 type ProcessLauncher struct {
-	describe  Describe
-	log       *zap.Logger
-	spawner   *spawner
-	processes sync.WaitGroup
+	environment []string
+	log         *zap.Logger
+	spawner     *spawner
+	processes   sync.WaitGroup
 }
 
 var _ Launcher = (*ProcessLauncher)(nil)
 
-// NewProcessLauncher makes a launcher. Close ends it.
-func NewProcessLauncher(describe Describe, log *zap.Logger) *ProcessLauncher {
-	return &ProcessLauncher{describe: describe, log: log, spawner: newSpawner()}
+// NewProcessLauncher makes a launcher. environment, KEY=VALUE each, tells a
+// job's program to be an executor. Close ends it.
+func NewProcessLauncher(environment []string, log *zap.Logger) *ProcessLauncher {
+	return &ProcessLauncher{environment: environment, log: log, spawner: newSpawner()}
 }
 
 // Close waits for the processes, and ends the spawner's thread.
@@ -68,9 +65,11 @@ func (l *ProcessLauncher) Close() error {
 
 // Start starts the job's binary in executor mode.
 func (l *ProcessLauncher) Start(ctx context.Context, spec LaunchSpec) (execution Execution, err error) {
-	described, err := l.describe(spec, lifelineFD)
-	if err != nil {
-		return nil, fmt.Errorf("describe executor: %w", err)
+	described := spec.ExecutorSpec()
+	described.HasLifeline = true
+	specFile := filepath.Join(spec.Dir, specName)
+	if err := executor.WriteSpec(specFile, described); err != nil {
+		return nil, err
 	}
 	lifeline, keep, err := os.Pipe()
 	if err != nil {
@@ -79,7 +78,7 @@ func (l *ProcessLauncher) Start(ctx context.Context, spec LaunchSpec) (execution
 	// The executor has its own copy of the read end, or never will.
 	defer func() { err = errors.Join(err, lifeline.Close()) }()
 	p := &process{keep: keep, output: spec.Output}
-	cmd, err := l.startCommand(ctx, spec, described, lifeline, p)
+	cmd, err := l.startCommand(ctx, spec, specFile, lifeline, p)
 	if err != nil {
 		return nil, errors.Join(err, p.abandon())
 	}
@@ -96,13 +95,13 @@ func (l *ProcessLauncher) Start(ctx context.Context, spec LaunchSpec) (execution
 // writing (it closes it a moment later, when it executes).
 const textBusyTriesMax = 20
 
-func (l *ProcessLauncher) startCommand(ctx context.Context, spec LaunchSpec, described []string, lifeline *os.File, p *process) (*exec.Cmd, error) {
+func (l *ProcessLauncher) startCommand(ctx context.Context, spec LaunchSpec, specFile string, lifeline *os.File, p *process) (*exec.Cmd, error) {
 	for try := 1; ; try++ {
 		cmd := exec.Command(spec.Binary, spec.Args...)
 		// It stays in the TaskManager's directory: a relative output path must
 		// not lie in one that is removed with the executor.
-		cmd.Env = environmentOf(spec, described)
-		cmd.ExtraFiles = []*os.File{lifeline}
+		cmd.Env = append(environmentOf(spec), append(l.environment, executor.SpecVariable+"="+specFile)...)
+		cmd.ExtraFiles = []*os.File{lifeline} // executor.LifelineFD
 		cmd.SysProcAttr = executorAttributes()
 		if err := p.connect(cmd); err != nil {
 			return nil, fmt.Errorf("start executor: %w", err)
@@ -130,7 +129,7 @@ func (l *ProcessLauncher) startCommand(ctx context.Context, spec LaunchSpec, des
 }
 
 // environmentOf is what the executor sees: later entries win.
-func environmentOf(spec LaunchSpec, described []string) []string {
+func environmentOf(spec LaunchSpec) []string {
 	var environment []string
 	for _, name := range inherited {
 		if value, ok := os.LookupEnv(name); ok {
@@ -148,7 +147,7 @@ func environmentOf(spec LaunchSpec, described []string) []string {
 	for _, name := range names {
 		environment = append(environment, name+"="+spec.Environment[name])
 	}
-	return append(environment, described...)
+	return environment
 }
 
 // explainStart says what hinders a binary from being executed, in words that
@@ -199,7 +198,7 @@ type process struct {
 	// by us or because we died.
 	keep     *os.File
 	keepOnce sync.Once
-	output   func(source, line string)
+	output   func(line string)
 
 	readEnds, writeEnds [2]*os.File // stdout, stderr
 	tail                tail        // the stderr reader's, until it has ended
@@ -279,7 +278,8 @@ func (p *process) wait() {
 	state, err := p.cmd.Process.Wait()
 	p.mu.Lock()
 	p.mu.ended = true
-	// What it left running in its group would go on as nobody's.
+	// What it left running in its group would go on as nobody's. While there
+	// is such a process, nobody else can have the group's number.
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	p.mu.Unlock()
 	p.End()
@@ -300,7 +300,7 @@ func (p *process) read(from io.Reader, also func([]byte)) {
 	// Its errors are the end of the output, however it came about.
 	_ = readLines(from, func(line []byte) {
 		also(line)
-		p.output("", string(line))
+		p.output(string(line))
 	})
 }
 
@@ -311,5 +311,5 @@ func exitOf(state *os.ProcessState, err error) Exit {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return Exit{Code: -1, Signal: status.Signal().String()}
 	}
-	return Exit{Code: state.ExitCode()}
+	return Exit{Code: state.ExitCode(), Kind: KindOfExitCode(state.ExitCode())}
 }

@@ -195,10 +195,16 @@ func (s *session) sendOutput(ctx context.Context, output *jobOutput) {
 			s.mu.Lock()
 			s.mu.outputBytes += int64(taken)
 			s.mu.Unlock()
+			var err error
 			for _, m := range messages {
-				if err := s.uplink.Send(&pb.TaskManagerReport{Kind: &pb.TaskManagerReport_LogLines{LogLines: m}}); err != nil {
-					return
+				if err = s.uplink.Send(&pb.TaskManagerReport{Kind: &pb.TaskManagerReport_LogLines{LogLines: m}}); err != nil {
+					break
 				}
+			}
+			// What the end of the session loses is not waited for either.
+			output.markSent(messages)
+			if err != nil {
+				return
 			}
 		}
 		ready := output.ready

@@ -12,9 +12,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/weirstream/weir/internal/logfield"
+	"github.com/weirstream/weir/pkg/config"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/pb"
 )
+
+// flushTimeout bounds how long the report of an exit waits for the output
+// before it: a failover waits with it.
+const flushTimeout = 200 * time.Millisecond
 
 // supervised is one executor from the command that launches it to its exit
 // report.
@@ -95,21 +100,29 @@ func (t *TaskManager) supervise(ctx context.Context, s *supervised, command *pb.
 	if err != nil {
 		report.ExitCode = -1
 		report.Error = err.Error()
-		report.StartFailure = pb.FailureKind_FAILURE_KIND_LOST
+		report.Kind = pb.FailureKind_FAILURE_KIND_LOST
 		if errors.Is(err, ErrUnusable) {
-			report.StartFailure = pb.FailureKind_FAILURE_KIND_PERMANENT
+			report.Kind = pb.FailureKind_FAILURE_KIND_PERMANENT
 		}
 		t.log.Warn("executor was not started", logfield.Executor(s.id), zap.Error(err))
 	} else {
 		report.ExitCode = int32(exit.Code)
 		report.Signal = exit.Signal
 		report.StderrTail = exit.StderrTail
+		report.Kind = exit.Kind
 		t.log.Info("executor has ended", logfield.Executor(s.id), logfield.ExitCode(exit.Code), logfield.Signal(exit.Signal))
 	}
 	s.ended()
 	t.mu.Lock()
 	delete(t.mu.running, s.id)
+	connected := t.mu.uplink != nil
 	t.mu.Unlock()
+	if connected {
+		// Its last lines go before the word that it is gone.
+		flush, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		t.output.waitSent(flush)
+		cancel()
+	}
 	t.report(&pb.TaskManagerReport{Kind: &pb.TaskManagerReport_ExecutorExited{ExecutorExited: report}})
 }
 
@@ -124,9 +137,10 @@ func (t *TaskManager) runExecutor(ctx context.Context, s *supervised, command *p
 		Slots:            int(command.GetSlots()),
 		Graph:            command.GetGraph(),
 		JobManager:       t.options.JobManager,
+		BindHost:         config.TaskManagerBindHost.Get(t.options.Config),
 		Host:             t.options.Host,
 		MemoryLimitBytes: t.memoryLimit(int(command.GetSlots())),
-		Output:           func(source, line string) { t.output.add(s.id.Job, source, line) },
+		Output:           func(line string) { t.output.add(s.id.Job, line) },
 	}
 	if sum := command.GetArtifactSha256(); sum != "" && t.artifacts != nil {
 		path, release, err := t.artifacts.acquire(ctx, sum)
