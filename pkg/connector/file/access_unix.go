@@ -18,8 +18,8 @@ func checkWritable(dir string) error {
 	return nil
 }
 
-// isHopeless reports whether an error of making a file stays until somebody
-// changes something. A full disk is not among them.
+// isHopeless reports whether an error of opening or making a file stays until
+// somebody changes something. A full disk is not among them.
 func isHopeless(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOTDIR)
 }

@@ -241,7 +241,7 @@ func unreadable(path string, err error) error {
 		err = reason.Err
 	}
 	err = fmt.Errorf("input %s cannot be read on host %s, where the source runs: %w", absolute(path), host(), err)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrNotExist) || isHopeless(err) {
 		return operator.Permanent(err)
 	}
 	return err

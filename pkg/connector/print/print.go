@@ -22,7 +22,11 @@ func (sink[T]) Describe() operator.Description {
 
 // OpenWriter implements operator.Sink.
 func (sink[T]) OpenWriter(ctx *operator.Context) (operator.SinkWriter[T], error) {
-	return &writer[T]{out: ctx.Output, prefix: fmt.Sprintf("%s[%d]> ", ctx.Operator, ctx.Index)}, nil
+	out := ctx.Output
+	if out == nil { // whoever runs the job shows no output
+		out = io.Discard
+	}
+	return &writer[T]{out: out, prefix: fmt.Sprintf("%s[%d]> ", ctx.Operator, ctx.Index)}, nil
 }
 
 // writer collects whole lines: subtasks share the output, and one Write keeps
