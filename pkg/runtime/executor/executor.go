@@ -126,7 +126,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	jobManager, err := transport.DialJobManager(e.spec.JobManager, transport.DialOptions{Network: e.network})
 	if err == nil {
 		err = e.converse(ctx, jobManager)
-		err = errors.Join(err, e.endTasks())
+		if !errors.Is(err, ErrStuck) {
+			err = errors.Join(err, e.endTasks())
+		}
 		err = errors.Join(err, jobManager.Close())
 	}
 	// Tasks that are stuck may go on sending: what they send is dropped.
