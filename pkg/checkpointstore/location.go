@@ -10,10 +10,9 @@ import (
 )
 
 const (
-	metadataName         = "_metadata"
-	checkpointDirPrefix  = "chk-"
-	savepointDirPrefix   = "savepoint-"
-	savepointJobIDDigits = 6
+	metadataName        = "_metadata"
+	checkpointDirPrefix = "chk-"
+	savepointDirPrefix  = "savepoint-"
 )
 
 // Location is where one checkpoint or savepoint is stored: a value that
@@ -33,10 +32,11 @@ func CheckpointLocation(dir string, job ids.JobID, id ids.CheckpointID) Location
 }
 
 // SavepointLocation is where savepoint id of a job is stored below
-// savepointDir, a directory that many jobs may share.
+// savepointDir, a directory that many jobs may share. The name has the whole
+// job ID: a savepoint that is given up is deleted with its directory, which
+// must never be another job's.
 func SavepointLocation(savepointDir string, job ids.JobID, id ids.CheckpointID) Location {
-	digits := string(job)[:min(len(job), savepointJobIDDigits)]
-	return SavepointAt(joinURI(savepointDir, fmt.Sprintf("%s%s-%d", savepointDirPrefix, digits, id)))
+	return SavepointAt(joinURI(savepointDir, fmt.Sprintf("%s%s-%d", savepointDirPrefix, job, id)))
 }
 
 // SavepointAt is the location of a savepoint whose own directory is known.

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 
+	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
 
@@ -21,8 +22,9 @@ var errInline = errors.New("state is small enough to travel inline")
 // handle and no object is made; 0 keeps everything out of handles but empty
 // state, which needs no object. write is called once, on this goroutine.
 //
-// The handle is returned only when the bytes are durable. After an error the
-// file may exist (objectstore.ErrUnknownOutcome); its name is not used again.
+// The handle is returned only when the bytes are durable. After an error with
+// an unknown outcome the file is removed, but may exist all the same
+// (objectstore.ErrUnknownOutcome); its name is not used again.
 func (s *Store) WriteState(ctx context.Context, loc Location, file StateFile, inlineMax int, write func(io.Writer) error) (snapshot.StateHandle, error) {
 	store, err := s.open(loc.Base)
 	if err != nil {
@@ -46,7 +48,15 @@ func (s *Store) WriteState(ctx context.Context, loc Location, file StateFile, in
 	case errors.Is(err, errInline):
 		return snapshot.StateHandle{Size: sink.size, CRC32C: sink.crc, Inline: sink.buffer}, nil
 	}
-	return snapshot.StateHandle{}, fmt.Errorf("write state: %w", err)
+	err = fmt.Errorf("write state: %w", err)
+	if errors.Is(err, objectstore.ErrUnknownOutcome) {
+		// Nobody will hear of the file, so nobody else can remove it before
+		// its attempt is swept.
+		if deleteErr := store.Delete(ctx, name); deleteErr != nil {
+			err = fmt.Errorf("%w (and removing it: %w)", err, deleteErr)
+		}
+	}
+	return snapshot.StateHandle{}, err
 }
 
 // stateWriter counts and sums what passes, and holds the first bytes back as

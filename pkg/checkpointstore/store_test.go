@@ -198,8 +198,8 @@ func TestMetadataPersistAndLoad(t *testing.T) {
 		}{
 			{snapshot.Checkpoint, CheckpointLocation(root, jobA, 7), root + "/" + string(jobA) + "/chk-7"},
 			{snapshot.FinalCheckpoint, CheckpointLocation(root, jobA, 8), root + "/" + string(jobA) + "/chk-8"},
-			{snapshot.Savepoint, SavepointLocation(root+"/sp", jobA, 7), root + "/sp/savepoint-a1b2c3-7"},
-			{snapshot.StopSavepoint, SavepointLocation(root+"/sp", jobA, 8), root + "/sp/savepoint-a1b2c3-8"},
+			{snapshot.Savepoint, SavepointLocation(root+"/sp", jobA, 7), root + "/sp/savepoint-" + string(jobA) + "-7"},
+			{snapshot.StopSavepoint, SavepointLocation(root+"/sp", jobA, 8), root + "/sp/savepoint-" + string(jobA) + "-8"},
 		} {
 			checkpoint.Kind = test.kind
 			for range 2 { // it may be repeated
@@ -253,6 +253,29 @@ func TestMetadataWithUnknownOutcome(t *testing.T) {
 	}
 }
 
+// I4: a state file whose write had an unknown outcome is removed: nobody else
+// hears of it.
+func TestStateWithUnknownOutcomeIsRemoved(t *testing.T) {
+	inner := memory.New(memoryRoot)
+	store := faulty.New(inner, func(c faulty.Call) faulty.Fault {
+		if c.Op == faulty.Put {
+			return faulty.Fault{After: faulty.ErrInjected}
+		}
+		return faulty.Fault{}
+	}, nil)
+	s := New(openMemory(store))
+	_, err := s.WriteState(t.Context(), CheckpointLocation(memoryRoot, jobA, 7), fileOf(1, 1, 0), 0, func(w io.Writer) error {
+		_, err := io.WriteString(w, "state")
+		return err
+	})
+	if !errors.Is(err, objectstore.ErrUnknownOutcome) {
+		t.Errorf("WriteState: %v", err)
+	}
+	for object := range inner.List(t.Context(), "") {
+		t.Errorf("%s stays behind", object.Name)
+	}
+}
+
 // Savepoints name their files relative to themselves.
 func TestSavepointCanBeMoved(t *testing.T) {
 	s := New(openLocal)
@@ -297,7 +320,7 @@ func TestDiscardCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	foreign := filepath.Join(root, "savepoint-a1b2c3-7", "notes.txt")
+	foreign := filepath.Join(root, "savepoint-"+string(jobA)+"-7", "notes.txt")
 	if err := os.WriteFile(foreign, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +335,7 @@ func TestDiscardCheckpoint(t *testing.T) {
 	mustHave(t, openLocal, root,
 		string(jobB)+"/chk-7/1.1-0.0.0", string(jobB)+"/chk-7/_metadata",
 		string(jobA)+"/chk-70/1.1-0.0.0", string(jobA)+"/chk-70/_metadata",
-		"savepoint-a1b2c3-7/notes.txt")
+		"savepoint-"+string(jobA)+"-7/notes.txt")
 	if err := s.DiscardCheckpoint(t.Context(), CheckpointLocation(root, jobB, 7)); err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +420,7 @@ func TestSweep(t *testing.T) {
 			string(jobA) + "/chk-4/_metadata",
 			string(jobA) + "/chk-5/1.9-0.0.0", string(jobA) + "/chk-5/_metadata",
 			string(jobA) + "/chk-6/deeper/1.9-0.0.0", string(jobA) + "/chk-6/notes",
-			string(jobA) + "/savepoint-a1b2c3-6/1.9-0.0.0",
+			string(jobA) + "/savepoint-" + string(jobA) + "-6/1.9-0.0.0",
 			string(jobA) + "/shared/1.9/6-0",
 		}
 		mustHave(t, open, root, want...)

@@ -285,7 +285,12 @@ func (c *Coordinator) onCheckpointPublished(now time.Time, e CheckpointPublished
 	}
 	w.publishing = nil
 	w.desired.Latest, w.desired.Retained = w.swapped.Latest, w.swapped.Retained
-	w.desired.Savepoints, w.desired.StopSavepoint = w.swapped.Savepoints, w.swapped.StopSavepoint
+	if p.kind == snapshot.StopSavepoint {
+		// Not the list that was swapped in: a savepoint may have completed
+		// meanwhile and waits in desired for the next write.
+		w.desired.StopSavepoint = true
+		w.desired.Savepoints = append(w.desired.Savepoints, p.id)
+	}
 	w.desired.NextCheckpointBlock = max(w.desired.NextCheckpointBlock, w.swapped.NextCheckpointBlock)
 	w.blockEnd = w.swapped.NextCheckpointBlock
 	w.swapped = Record{}
@@ -391,7 +396,9 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 		text += ": " + detail
 	}
 	persistUnderWay := p.stage == persisting
-	metadata := p.stage == publishing
+	// A savepoint is alone in its directory, so what was written for it and
+	// never acknowledged goes too: no sweep comes there.
+	metadata := p.stage == publishing || p.isSavepoint()
 	c.endPending(now, p, text)
 	if p.attempt == c.attempt.id && c.phase == phaseRun {
 		for _, x := range c.attempt.executors {

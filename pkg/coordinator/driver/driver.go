@@ -315,11 +315,14 @@ func (d *Driver) location(id ids.CheckpointID, dir string) checkpointstore.Locat
 }
 
 func (d *Driver) discardHandles(e coordinator.DiscardHandles) {
-	base := d.location(e.Checkpoint, e.Dir).Base
+	location := d.location(e.Checkpoint, e.Dir)
 	d.deleter.enqueue(deletion{
 		what: fmt.Sprintf("%d files of checkpoint %d", len(e.Handles), e.Checkpoint),
 		do: func(ctx context.Context) (bool, error) {
-			return false, d.options.Checkpoints.DiscardHandles(ctx, base, e.Handles)
+			if e.Metadata {
+				return false, d.options.Checkpoints.DiscardCheckpoint(ctx, location)
+			}
+			return false, d.options.Checkpoints.DiscardHandles(ctx, location.Base, e.Handles)
 		},
 	})
 }
