@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"time"
+
 	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/element"
@@ -25,13 +27,19 @@ type checks struct {
 	triggered map[checkpointName]triggered
 	// referenced are the objects that must not be deleted.
 	referenced map[string]bool
+	// deleted are the objects that were deleted, written when the others were.
+	deleted map[string]bool
+	written map[string]time.Duration
+	// swept is when leftovers below a URI were last looked for.
+	swept map[string]time.Duration
 }
 
 func newChecks() checks {
 	return checks{
 		records: map[ids.JobID]checkpointstore.JobRecord{}, published: map[checkpointName]*published{},
 		allowed: map[string]bool{}, visible: map[simjob.Count]bool{}, attempts: map[attemptName]*attemptCheck{},
-		triggered: map[checkpointName]triggered{}, referenced: map[string]bool{},
+		triggered: map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
+		written: map[string]time.Duration{}, swept: map[string]time.Duration{},
 	}
 }
 

@@ -68,7 +68,7 @@ type Result struct {
 	Elapsed                       time.Duration // virtual
 	Attempts, Restores, Completed int
 	Savepoints, Stops, Cancels    int
-	Fenced                        int
+	Leftovers, Fenced             int
 	Faults                        [faultKinds]int
 	Transactions                  int
 }

@@ -140,9 +140,11 @@ func (d *jobDriver) location(e coordinator.DiscardHandles) checkpointstore.Locat
 
 func (d *jobDriver) discardHandles(e coordinator.DiscardHandles) deletion {
 	location := d.location(e)
-	store := d.jm.c.storage.checkpoints
+	c := d.jm.c
+	store := c.storage.checkpoints
 	return func(ctx context.Context) (bool, error) {
 		if e.Metadata {
+			c.checks.swept[location.URI()] = c.now
 			return false, store.DiscardCheckpoint(ctx, location)
 		}
 		return false, store.DiscardHandles(ctx, location.Base, e.Handles)
@@ -154,8 +156,12 @@ func (d *jobDriver) sweep(e coordinator.SweepAttempts) deletion {
 	for _, ref := range e.Keep {
 		request.Keep = append(request.Keep, ref.ID)
 	}
+	c := d.jm.c
 	return func(ctx context.Context) (bool, error) {
-		result, err := d.jm.c.storage.checkpoints.Sweep(ctx, request)
+		result, err := c.storage.checkpoints.Sweep(ctx, request)
+		if err == nil && !result.More {
+			c.checks.swept[request.Base] = c.now
+		}
 		return result.More, err
 	}
 }

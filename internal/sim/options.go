@@ -60,7 +60,7 @@ func Draw(seed uint64) Options {
 	millis := func(low, high int) time.Duration { return time.Duration(between(low, high)) * time.Millisecond }
 	o := Options{
 		Job: simjob.Options{
-			Splits: between(1, 6), RecordsPerSplit: uint64(between(40, 200)), Keys: uint64(between(1, 40)),
+			Splits: between(1, 6), RecordsPerSplit: uint64(between(40, 400)), Keys: uint64(between(1, 40)),
 			BatchMax:          uint64(between(1, 12)),
 			SourceParallelism: between(1, 4), CountParallelism: between(1, 4), SinkParallelism: between(1, 4),
 			MaxParallelism: between(4, 32),
@@ -69,12 +69,16 @@ func Draw(seed uint64) Options {
 		TaskManagers: between(1, 4), Slots: between(1, 3),
 		CreditBytes: int64(between(1, 120)), InlineBytesMax: []int{0, 0, 64, 4096}[r.IntN(4)],
 		StepBudget: between(1, 8), InterruptOdds: []float64{0, 0.02, 0.3}[r.IntN(3)],
-		FetchMax: millis(40, 400), LinkMax: millis(1, 20), SessionMax: millis(1, 30), StoreMax: millis(2, 60),
+		LinkMax: millis(1, 20), SessionMax: millis(1, 30), StoreMax: millis(2, 60),
 		Interval: millis(150, 700), Timeout: millis(1500, 5000),
 		Retained: between(1, 3), TolerableFailures: between(0, 3) - 1,
-		Safety: millis(8_000, 16_000), FaultMean: millis(700, 3_000), HeartbeatTimeout: millis(300, 1500),
+		Safety: millis(8_000, 24_000), FaultMean: millis(700, 3_000), HeartbeatTimeout: millis(300, 1500),
 		Savepoints: between(0, 2),
 	}
+	// Without faults the input lasts about as long as there are faults.
+	fetches := time.Duration((o.Job.Splits+o.Job.SourceParallelism-1)/o.Job.SourceParallelism) *
+		time.Duration((o.Job.RecordsPerSplit+o.Job.BatchMax-1)/o.Job.BatchMax)
+	o.FetchMax = 2 * millis(3_000, 16_000) / fetches
 	if r.IntN(3) == 0 {
 		o.MinPause = millis(1, 300)
 	}

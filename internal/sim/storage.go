@@ -129,6 +129,7 @@ func (o *observed) Put(ctx context.Context, name string, write func(io.Writer) e
 	})
 	if err == nil {
 		o.c.trace.add("store: put %s, %d bytes", name, size)
+		o.c.checks.written[name] = o.c.now
 	}
 	return err
 }
@@ -152,6 +153,7 @@ func (o *observed) put(ctx context.Context, name string, content []byte, cond ob
 	etag, err := o.Store.PutIf(ctx, name, content, cond)
 	if err == nil {
 		o.c.trace.add("store: put-if %s, %d bytes", name, len(content))
+		o.c.checks.written[name] = o.c.now
 		o.c.checkRecordWritten(name, before, content)
 	}
 	return etag, err

@@ -22,7 +22,7 @@ type jobCode struct {
 // submit stores a new job. JobManagers that start later find it; the leader is told.
 func (c *cluster) submit(o simjob.Options, restoreFrom string) {
 	j := &job{
-		id:      ids.JobID(fmt.Sprintf("%032x", len(c.jobs)+1)),
+		id:      ids.JobID(fmt.Sprintf("%06x%026x", len(c.jobs)+1, 0)),
 		name:    fmt.Sprintf("job-%d", len(c.jobs)+1),
 		options: o, restoreFrom: restoreFrom,
 	}

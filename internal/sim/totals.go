@@ -16,6 +16,7 @@ func (r *Result) add(o Result) {
 	r.Stops += o.Stops
 	r.Cancels += o.Cancels
 	r.Fenced += o.Fenced
+	r.Leftovers += o.Leftovers
 	r.Transactions += o.Transactions
 	for kind := range faultKinds {
 		r.Faults[kind] += o.Faults[kind]
@@ -26,8 +27,8 @@ func (r *Result) add(o Result) {
 func (r Result) totals() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d events in %s of virtual time, %d attempts, %d restores, %d completed checkpoints, %d transactions committed, "+
-		"%d savepoints, %d stops, %d cancels, %d leaders fenced; faults:",
-		r.Events, r.Elapsed.Round(1e9), r.Attempts, r.Restores, r.Completed, r.Transactions, r.Savepoints, r.Stops, r.Cancels, r.Fenced)
+		"%d savepoints, %d stops, %d cancels, %d leaders fenced, %d files left by processes that had been replaced; faults:",
+		r.Events, r.Elapsed.Round(1e9), r.Attempts, r.Restores, r.Completed, r.Transactions, r.Savepoints, r.Stops, r.Cancels, r.Fenced, r.Leftovers)
 	for kind := range faultKinds {
 		fmt.Fprintf(&b, " %s=%d", kind, r.Faults[kind])
 	}
