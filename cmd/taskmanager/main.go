@@ -40,7 +40,10 @@ end when it ends, however that happens.`,
 }
 
 func serve(ctx context.Context, p daemon.Process) (err error) {
-	c := p.Config
+	c, err := advertise(p.Config, os.Hostname)
+	if err != nil {
+		return err
+	}
 	work, err := runtime.OpenWorkDir(config.WorkingDirectory.Get(c), config.TemporaryDirectory.Get(c), "taskmanager")
 	if err != nil {
 		return err

@@ -38,7 +38,8 @@ var (
 // The TaskManager.
 var (
 	TaskManagerHost = hostOption(settings{key: "taskmanager.host",
-		doc: "Host at which other TaskManagers' executors reach those of this one."}, loopback)
+		doc: "Host at which other TaskManagers' executors reach those of this one. Where it is not set and " +
+			"taskmanager.bind-host stands for all interfaces, it is the host's name."}, loopback)
 	TaskManagerBindHost = hostOption(settings{key: "taskmanager.bind-host",
 		doc: "Address on which the TaskManager and its executors listen; 0.0.0.0 for all interfaces."}, loopback)
 	TaskManagerRPCPort = portRangeOption(settings{key: "taskmanager.rpc.port",
