@@ -38,8 +38,8 @@ const exitUnusable = 2
 //
 // Started by hand (go run ./examples/flights), the job runs in this process on
 // an embedded cluster, with checkpoints on local disk and progress on stderr;
-// an interrupt cancels it. The exit code is 0 if it finished. Two flags are
-// added to the program's own: -parallelism N and, any number of times,
+// an interrupt cancels it. What it prints goes to stdout. The exit code is 0
+// if it finished, 130 if it was interrupted. Two flags are added to the program's own: -parallelism N and, any number of times,
 // -D key=value for the configuration.
 //
 // flinkctl submit starts the program to learn its graph, and TaskManagers
@@ -53,7 +53,7 @@ const exitUnusable = 2
 func Main(name string, build func(env *Env) error) {
 	p := process{
 		name: name, build: build, getenv: os.Getenv,
-		flags: flag.CommandLine, args: os.Args[1:], parsed: flag.Parsed(), stderr: os.Stderr,
+		flags: flag.CommandLine, args: os.Args[1:], parsed: flag.Parsed(), stdout: os.Stdout, stderr: os.Stderr,
 	}
 	os.Exit(p.run())
 }
@@ -66,6 +66,7 @@ type process struct {
 	flags  *flag.FlagSet
 	args   []string
 	parsed bool // the program has parsed its flags
+	stdout io.Writer
 	stderr io.Writer
 }
 
