@@ -63,7 +63,7 @@ func (e *EncodeError) Error() string { return fmt.Sprintf("encode with codec %s:
 // Unwrap gives the cause.
 func (e *EncodeError) Unwrap() error { return e.Err }
 
-// Recover, deferred, turns a panic of Append into *err. Other panics go on.
+// Recover turns a panic of Append into *err; it is deferred. Other panics go on.
 func Recover(err *error) {
 	switch r := recover().(type) {
 	case nil:

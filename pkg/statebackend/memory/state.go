@@ -73,11 +73,11 @@ func (s *State) Restore(parts []statebackend.RestoredPart) error {
 			return fmt.Errorf("operator %q: restore keyed state: %w", s.options.Operator, err)
 		}
 		err = p.Groups(s.options.Range, func(g keygroup.Group, bytes []byte) error {
-			if at := &seen[g-s.options.Range.First]; *at {
+			at := &seen[g-s.options.Range.First]
+			if *at {
 				return fmt.Errorf("%w: key group %d is in two parts", statebackend.ErrCorrupt, g)
-			} else {
-				*at = true
 			}
+			*at = true
 			return s.restoreGroup(p, tables, g, bytes)
 		})
 		if err != nil {
