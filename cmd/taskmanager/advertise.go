@@ -22,4 +22,3 @@ func advertise(c *config.Config, hostname func() (string, error)) (*config.Confi
 	}
 	return c.With([]string{config.TaskManagerHost.Key() + "=" + name})
 }
-
