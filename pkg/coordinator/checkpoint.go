@@ -415,10 +415,24 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 		c.note(now, fmt.Sprintf("%s %d aborted: %s", p.kind, p.id, text))
 	}
 	if p.isSavepoint() {
+		if c.phase != phaseRun {
+			c.leftovers = append(c.leftovers, endedCheckpoint{id: p.id, dir: p.dir})
+		}
 		c.answerSavepoint(p, fmt.Sprintf("%s %d failed: %s", p.kind, p.id, text))
 		return
 	}
 	c.countFailure(now, p, reason, text)
+}
+
+// discardLeftovers deletes the directories of savepoints that were given up
+// with their attempt. Its executors may have written files that they never
+// acknowledged, and the sweep of attempts looks at checkpoints only; now they
+// are gone for sure.
+func (c *Coordinator) discardLeftovers() {
+	for _, e := range c.leftovers {
+		c.emit(DiscardHandles{Checkpoint: e.id, Dir: e.dir, Metadata: true})
+	}
+	c.leftovers = nil
 }
 
 // countFailure fails the job over when too many checkpoints in a row have failed.

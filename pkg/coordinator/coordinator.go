@@ -68,7 +68,8 @@ type Coordinator struct {
 	pending        []*pendingCheckpoint // by ID
 	unsettled      []*pendingCheckpoint // aborted while their metadata was being written
 	recent         ring[endedCheckpoint]
-	live           []liveFiles // of published checkpoints that still exist
+	leftovers      []endedCheckpoint // savepoints given up with their attempt; bounded by savepointsMax
+	live           []liveFiles       // of published checkpoints that still exist
 	nextTrigger    time.Time
 	lastEnd        time.Time // of a periodic checkpoint, for min-pause
 	failuresInARow int

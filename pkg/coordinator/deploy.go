@@ -271,6 +271,7 @@ func (c *Coordinator) enterRunning(now time.Time) {
 	c.timers.clear(timerFinal)
 	c.detail = ""
 	c.setStatus(now, RunningStatus)
+	c.discardLeftovers()
 	desired := &c.record.desired
 	if desired.StartedAt.IsZero() {
 		desired.StartedAt = now

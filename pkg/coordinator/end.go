@@ -48,6 +48,7 @@ func (c *Coordinator) finishEnd(now time.Time) {
 		}
 		keep = nil
 	}
+	c.discardLeftovers()
 	// Files that executors had written and not yet acknowledged when they were stopped.
 	below := ids.AttemptID{Token: c.token, Number: c.attempt.id.Number + 1}
 	c.emit(SweepAttempts{Token: c.token, Below: below, Keep: slices.Clone(keep)})
