@@ -84,7 +84,7 @@ type Executor struct {
 
 	mu struct {
 		sync.Mutex
-		allEnded bool
+		deployed, ended int // tasks
 	}
 }
 
@@ -156,12 +156,12 @@ func (e *Executor) listen() (net.Listener, error) {
 	return nil, last
 }
 
-// HasEnded reports whether the executor had tasks and all of them have ended.
-// It may be called by any goroutine.
+// HasEnded reports whether the executor had tasks and all of them have
+// reported their end. It may be called by any goroutine.
 func (e *Executor) HasEnded() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.mu.allEnded
+	return e.mu.deployed > 0 && e.mu.ended == e.mu.deployed
 }
 
 // checkProgram says what hinders this program from running the submitted job.
@@ -215,6 +215,9 @@ func (e *Executor) deploy(m *pb.DeployTasks) error {
 	}
 	done := make(chan struct{})
 	e.tasksDone = done
+	e.mu.Lock()
+	e.mu.deployed = len(e.ordered)
+	e.mu.Unlock()
 	for _, t := range e.ordered {
 		t.Start()
 	}
@@ -225,9 +228,6 @@ func (e *Executor) deploy(m *pb.DeployTasks) error {
 				e.log.Warn("operators did not close cleanly", logfield.Subtask(t.ID()), zap.Error(err))
 			}
 		}
-		e.mu.Lock()
-		e.mu.allEnded = true
-		e.mu.Unlock()
 		close(done)
 	})
 	e.log.Info("tasks started", logfield.Count(len(e.ordered)))
@@ -264,8 +264,23 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 	return task.New(task.Config{
 		ID: d.Subtask, Wire: endpoint,
 		New:    func(h subtask.Host) (task.Subtask, error) { return subtask.New(cfg, h) },
-		Report: func(id ids.SubtaskID, r subtask.Report) { e.reports.send(reportToProto(id, r)) },
+		Report: e.report,
 	})
+}
+
+// report passes on what a subtask reports. That a task has ended is noted
+// first: whoever hears of it may let go of this executor at once.
+func (e *Executor) report(id ids.SubtaskID, r subtask.Report) {
+	if status, ok := r.(subtask.StatusReport); ok {
+		switch status.Status {
+		case coordinator.Finished, coordinator.Canceled, coordinator.Failed:
+			e.mu.Lock()
+			e.mu.ended++
+			e.mu.Unlock()
+		case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningEndOfData:
+		}
+	}
+	e.reports.send(reportToProto(id, r))
 }
 
 func (e *Executor) s3Options() s3.Options {

@@ -42,6 +42,16 @@ type jobManager struct {
 	hellos   int
 	refuse   string // the reason for refusing further hellos
 	mute     bool   // do not answer heartbeats
+	// changed, if not nil, gets a token for each hello and report, or is full.
+	changed chan<- struct{}
+}
+
+// notify tells whoever waits for a change. The caller has the lock.
+func (j *jobManager) notify() {
+	select {
+	case j.changed <- struct{}{}:
+	default:
+	}
 }
 
 func newJobManager(t *testing.T) *jobManager {
@@ -75,6 +85,7 @@ func (j *jobManager) ExecutorSession(_ context.Context, s transport.ExecutorSess
 	j.hellos++
 	refuse := j.refuse
 	j.sessions[id], j.address[id] = s, hello.GetDataAddress()
+	j.notify()
 	j.mu.Unlock()
 	if refuse != "" {
 		return s.Send(&pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Refused{Refused: &pb.HelloRefused{Reason: refuse, Final: true}}})
@@ -97,6 +108,7 @@ func (j *jobManager) take(s transport.ExecutorSession, m *pb.ExecutorReport) {
 	heartbeat := m.GetHeartbeat()
 	if heartbeat == nil {
 		j.reports = append(j.reports, m)
+		j.notify()
 		return
 	}
 	if !j.mute {

@@ -7,8 +7,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weirstream/weir/pkg/codec"
+	"github.com/weirstream/weir/pkg/graph"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/operator"
-	"github.com/weirstream/weir/pkg/stream"
 )
 
 // numbers is a bounded source: split i has the numbers from i*each on.
@@ -116,16 +119,46 @@ func (s *total) have() (count int, sum uint64) {
 }
 
 // program sends numbers over a hash exchange to the sink.
-func program(t *testing.T, src numbers, sink *total) *operator.Program {
+func program(t testing.TB, src numbers, sink *total) *operator.Program {
 	t.Helper()
-	env := stream.NewEnv("numbers")
-	in := stream.From(env, "numbers", operator.Source[uint64](src))
-	keyed := stream.KeyBy(in, func(v uint64) uint64 { return v })
-	out := stream.Reduce(keyed, "latest", func(_, v uint64) (uint64, error) { return v, nil })
-	stream.To(out, "total", operator.Sink[uint64](sink))
-	p, err := env.Build()
+	p, err := build(src, sink)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+func build(src numbers, sink *total) (*operator.Program, error) {
+	number, err := codec.For[uint64]()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := keygroup.NewEncoding[uint64]()
+	if err != nil {
+		return nil, err
+	}
+	return &operator.Program{
+		Graph: graph.JobGraph{
+			Name: "numbers",
+			Operators: []graph.Operator{
+				{UID: "numbers", Kind: graph.SourceOperator, OutputType: number.Schema(), Bounded: true},
+				{UID: "total", Kind: graph.SinkOperator, KeyType: "uint64"},
+			},
+			Edges: []graph.Edge{{From: "numbers", To: "total", Partitioner: graph.Hash, Type: number.Schema()}},
+		},
+		Nodes: map[ids.OperatorUID]*operator.Node{
+			"numbers": {UID: "numbers", New: func(out func(string) any) (operator.Instance, error) {
+				return operator.NewSource(operator.Source[uint64](src), out("").(operator.Collector[uint64])), nil
+			}},
+			"total": {UID: "total", New: func(func(string) any) (operator.Instance, error) {
+				return operator.NewSink(operator.Sink[uint64](sink)), nil
+			}},
+		},
+		Edges: []*operator.EdgeCode{{
+			NewInput: func(c any) operator.Input { return operator.NewInput(number, c.(operator.Collector[uint64])) },
+			NewOutput: func(w *operator.Writer) any {
+				return operator.NewHashOutput(number, func(v uint64) uint64 { return v }, keys, w)
+			},
+		}},
+	}, nil
 }
