@@ -154,6 +154,11 @@ func (c *cluster) run() {
 	}
 	c.healed = true
 	c.trace.add("healed")
+	for _, jm := range c.jobManagers {
+		if jm != c.leader {
+			jm.crash() // nobody looks for it any more
+		}
+	}
 	limit := c.now + healBudget
 	for !c.isDone() && c.next(limit) {
 	}

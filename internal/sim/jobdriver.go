@@ -125,6 +125,11 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 	case coordinator.StepDown:
 		d.over = true
 		d.deleter.queue = nil // what another leader may rely on is not ours any more
+		if jm == c.leader {
+			// One that should have been replaced has claimed the job after
+			// us. Whoever is fenced starts anew and claims it back.
+			jm.after(0, "fenced", jm.crash)
+		}
 	case nil: // forgotten by a plant
 	default:
 		c.fail("driver", "effect %T has no one to carry it out", effect)
