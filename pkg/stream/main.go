@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/graph"
 	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/transport"
 	"github.com/weirstream/weir/pkg/runtime/executor"
 )
 
@@ -129,7 +130,10 @@ func (p *process) writeGraph(program *operator.Program) error {
 	if err != nil {
 		return fmt.Errorf("%s=%q: want the number of an open file descriptor", GraphFDVariable, text)
 	}
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(graph.ToProto(program.Graph))
+	description := graph.ToProto(program.Graph)
+	// A cluster that speaks another version refuses the program at submission, not when its executors start.
+	description.WireVersion = transport.WireVersion
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(description)
 	if err != nil {
 		return fmt.Errorf("encode graph: %w", err)
 	}
