@@ -13,8 +13,8 @@ import (
 
 	"github.com/weirstream/weir/pkg/graph"
 	"github.com/weirstream/weir/pkg/operator"
-	"github.com/weirstream/weir/pkg/transport"
 	"github.com/weirstream/weir/pkg/runtime/executor"
+	"github.com/weirstream/weir/pkg/transport"
 )
 
 // Environment variables by which a program is told what to be. Whoever starts
