@@ -312,6 +312,8 @@ func (c *Coordinator) onCheckpointPublished(now time.Time, e CheckpointPublished
 		c.subsumeBefore(now, p.id)
 	}
 	for _, ref := range w.unretained {
+		invariant.Check(ref.ID != w.desired.Latest.ID && !slices.Contains(w.desired.Retained, ref), "I4",
+			"checkpoint %d is discarded, which is retained", ref.ID)
 		c.dropLive(ref.ID)
 		c.emit(DiscardCheckpoint{Ref: ref})
 	}
@@ -325,6 +327,7 @@ func (c *Coordinator) onCheckpointPublished(now time.Time, e CheckpointPublished
 // to be notified again.
 func (c *Coordinator) notifyComplete(p *pendingCheckpoint) {
 	invariant.Check(c.record.desired.Latest.ID == p.id, "I3", "checkpoint %d is notified, %d is published", p.id, c.record.desired.Latest.ID)
+	invariant.Check(p.attempt == c.attempt.id, "I8", "checkpoint %d of attempt %s is notified to attempt %s", p.id, p.attempt, c.attempt.id)
 	for _, x := range c.attempt.executors {
 		c.emit(NotifyComplete{Executor: x.id, Checkpoint: p.id})
 	}
