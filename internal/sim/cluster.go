@@ -100,7 +100,7 @@ func Run(config Config) Result {
 	c.storage = newStorage(c)
 	c.checks = newChecks()
 	c.world.Observer = &simjob.Observer{
-		Record: c.interrupt, Opened: c.checkOpened, Restored: c.checkRestored, Committed: c.checkCommitted,
+		Record: c.interrupt, Fails: c.userCodeFails, Opened: c.checkOpened, Restored: c.checkRestored, Committed: c.checkCommitted,
 	}
 	if c.plant == ForgetsCommits {
 		c.world.Forgets = func() bool { return c.chance(plantOdds) }
@@ -207,7 +207,7 @@ func (c *cluster) coordinatorConfig(j *job) coordinator.Config {
 	return coordinator.Config{
 		Job: j.id, JobName: j.name, RestoreFrom: j.restoreFrom,
 		Checkpointing: coordinator.CheckpointConfig{
-			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: 1,
+			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: o.MaxConcurrent,
 			TolerableFailures: o.TolerableFailures, Retained: o.Retained, Retention: coordinator.DeleteOnCancellation,
 		},
 		Restart: coordinator.RestartConfig{

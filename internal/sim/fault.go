@@ -40,6 +40,12 @@ const (
 	StoreLate
 	// StoreSlow makes a call take long.
 	StoreSlow
+	// SourceError fails a fetch of a source.
+	SourceError
+	// PersistError fails a sink that makes a transaction durable, before or after it did.
+	PersistError
+	// CommitError fails a sink that commits, before or after it did.
+	CommitError
 
 	faultKinds
 )
@@ -79,19 +85,27 @@ func (k FaultKind) String() string {
 		return "store-late"
 	case StoreSlow:
 		return "store-slow"
+	case SourceError:
+		return "source-error"
+	case PersistError:
+		return "persist-error"
+	case CommitError:
+		return "commit-error"
 	case faultKinds:
 	}
 	return fmt.Sprintf("FaultKind(%d)", int(k))
 }
 
-// isInjected are the kinds that the injector makes; the others happen to calls of the store.
+// isInjected are the kinds that the injector makes; the others happen to calls
+// of the store, of sources and of sinks.
 var isInjected = [faultKinds]bool{
 	TaskManagerCrash: true, ExecutorCrash: true, JobManagerCrash: true, JobManagerPause: true, JobManagerStall: true,
 	Takeover: true, SessionBreak: true, ExecutorSessionBreak: true, LinkBreak: true, LinkStall: true, StoreOutage: true,
 }
 
-// storeOddsMax are the largest odds per call. A checkpoint makes some twenty
-// calls, so that even the largest let most checkpoints complete.
-var storeOddsMax = [faultKinds]float64{
+// oddsMax are the largest odds per call. A checkpoint makes some twenty calls,
+// so that even the largest let most checkpoints complete.
+var oddsMax = [faultKinds]float64{
 	CrashInWrite: 0.004, StoreBefore: 0.02, StoreAfter: 0.02, StoreLate: 0.03, StoreSlow: 0.02,
+	SourceError: 0.008, PersistError: 0.01, CommitError: 0.01,
 }

@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"errors"
 	"math"
 	"time"
+
+	"github.com/weirstream/weir/internal/sim/simjob"
 )
 
 // stability is how long a process lives at least before the injector crashes
@@ -106,11 +109,30 @@ func (c *cluster) inject(kind FaultKind) bool {
 		l.stalledUntil = c.now + c.between(100*time.Millisecond, 3*time.Second)
 	case StoreOutage:
 		c.storage.outageUntil = c.now + c.between(50*time.Millisecond, 1500*time.Millisecond)
-	case CrashInWrite, StoreBefore, StoreAfter, StoreLate, StoreSlow, faultKinds:
+	case CrashInWrite, StoreBefore, StoreAfter, StoreLate, StoreSlow, SourceError, PersistError, CommitError, faultKinds:
 		return false
 	}
 	return true
 }
+
+// userCodeFails lets sources and sinks fail.
+func (c *cluster) userCodeFails(at simjob.Moment) error {
+	kind := SourceError
+	switch at {
+	case simjob.Fetching:
+	case simjob.Persisting, simjob.Persisted:
+		kind = PersistError
+	case simjob.Committing, simjob.HasCommitted:
+		kind = CommitError
+	}
+	if !c.happens(kind) {
+		return nil
+	}
+	c.trace.add("fault: %s", kind)
+	return errUserCode
+}
+
+var errUserCode = errors.New("failed on purpose")
 
 // pauseLeader stops the leader until after another has taken over.
 func (c *cluster) pauseLeader() bool {

@@ -31,15 +31,15 @@ type Options struct {
 	LinkMax, SessionMax, StoreMax time.Duration
 
 	Interval, Timeout, MinPause time.Duration
-	Retained                    int
+	Retained, MaxConcurrent     int
 	TolerableFailures           int
 
 	// Safety is how long anything may fail; FaultMean the mean time between faults.
 	Safety, FaultMean time.Duration
 	// Weights of the faults that the injector chooses from, by FaultKind; 0 never.
 	Weights [faultKinds]int
-	// Odds of what happens to a call of the store, by FaultKind.
-	StoreOdds [faultKinds]float64
+	// Odds of what happens to a call of the store, a source or a sink, by FaultKind.
+	Odds [faultKinds]float64
 	// HeartbeatTimeout is how long a lost connection goes unnoticed at most.
 	HeartbeatTimeout time.Duration
 
@@ -71,7 +71,7 @@ func Draw(seed uint64) Options {
 		StepBudget: between(1, 8), InterruptOdds: []float64{0, 0.02, 0.3}[r.IntN(3)],
 		LinkMax: millis(1, 20), SessionMax: millis(1, 30), StoreMax: millis(2, 60),
 		Interval: millis(150, 700), Timeout: millis(1500, 5000),
-		Retained: between(1, 3), TolerableFailures: between(0, 3) - 1,
+		Retained: between(1, 3), MaxConcurrent: max(1, between(-1, 3)), TolerableFailures: between(0, 3) - 1,
 		Safety: millis(8_000, 24_000), FaultMean: millis(700, 3_000), HeartbeatTimeout: millis(300, 1500),
 		Savepoints: between(0, 2),
 	}
@@ -89,8 +89,8 @@ func Draw(seed uint64) Options {
 		if r.IntN(4) == 0 {
 			continue // this seed does without
 		}
-		if odds := storeOddsMax[kind]; odds > 0 {
-			o.StoreOdds[kind] = odds * r.Float64()
+		if odds := oddsMax[kind]; odds > 0 {
+			o.Odds[kind] = odds * r.Float64()
 		}
 		if isInjected[kind] {
 			o.Weights[kind] = between(1, 5)
@@ -114,16 +114,16 @@ func (o Options) String() string {
 	fmt.Fprintf(&b, "cluster: %d TaskManagers with %d slots; credit %d, inline %d, step budget %d, interrupts %g, heartbeat timeout %s\n",
 		o.TaskManagers, o.Slots, o.CreditBytes, o.InlineBytesMax, o.StepBudget, o.InterruptOdds, o.HeartbeatTimeout)
 	fmt.Fprintf(&b, "times: fetch %s, link %s, session %s, store %s\n", o.FetchMax, o.LinkMax, o.SessionMax, o.StoreMax)
-	fmt.Fprintf(&b, "checkpoints: every %s, timeout %s, pause %s, retained %d, tolerable failures %d\n",
-		o.Interval, o.Timeout, o.MinPause, o.Retained, o.TolerableFailures)
+	fmt.Fprintf(&b, "checkpoints: every %s, timeout %s, pause %s, %d at once, retained %d, tolerable failures %d\n",
+		o.Interval, o.Timeout, o.MinPause, o.MaxConcurrent, o.Retained, o.TolerableFailures)
 	fmt.Fprintf(&b, "user: %d savepoints, stop %t, cancel %t\n", o.Savepoints, o.Stop, o.Cancel)
 	fmt.Fprintf(&b, "faults: for %s, every %s:", o.Safety, o.FaultMean)
 	for kind := range faultKinds {
 		switch {
 		case o.Weights[kind] > 0:
 			fmt.Fprintf(&b, " %s=%d", kind, o.Weights[kind])
-		case o.StoreOdds[kind] > 0:
-			fmt.Fprintf(&b, " %s=%.3f", kind, o.StoreOdds[kind])
+		case o.Odds[kind] > 0:
+			fmt.Fprintf(&b, " %s=%.3f", kind, o.Odds[kind])
 		}
 	}
 	return b.String()

@@ -75,11 +75,11 @@ func (s *storage) decide(call faulty.Call) faulty.Fault {
 	switch {
 	case c.now < s.outageUntil:
 		return faulty.Fault{Before: faulty.ErrInjected}
-	case c.storeFault(StoreBefore):
+	case c.happens(StoreBefore):
 		return faulty.Fault{Before: faulty.ErrInjected}
-	case c.storeFault(StoreAfter):
+	case c.happens(StoreAfter):
 		return faulty.Fault{After: faulty.ErrInjected}
-	case isWrite && s.caller != nil && s.caller.onDeath != nil && c.storeFault(CrashInWrite):
+	case isWrite && s.caller != nil && s.caller.onDeath != nil && c.happens(CrashInWrite):
 		s.caller.doomed = true
 		if c.chance(0.5) {
 			return faulty.Fault{Before: faulty.ErrInjected}
@@ -89,9 +89,9 @@ func (s *storage) decide(call faulty.Call) faulty.Fault {
 	return faulty.Fault{}
 }
 
-// storeFault draws whether a fault happens to a call, and counts it.
-func (c *cluster) storeFault(kind FaultKind) bool {
-	if c.healed || !c.chance(c.options.StoreOdds[kind]) {
+// happens draws whether a fault happens to a call, and counts it.
+func (c *cluster) happens(kind FaultKind) bool {
+	if c.healed || !c.chance(c.options.Odds[kind]) {
 		return false
 	}
 	c.result.Faults[kind]++
@@ -101,7 +101,7 @@ func (c *cluster) storeFault(kind FaultKind) bool {
 // storeDelay draws how long the next call takes.
 func (c *cluster) storeDelay() time.Duration {
 	d := c.between(c.options.StoreMax/4, c.options.StoreMax)
-	if c.storeFault(StoreSlow) {
+	if c.happens(StoreSlow) {
 		d *= time.Duration(10 + c.random.IntN(40))
 	}
 	return d
@@ -136,7 +136,7 @@ func (o *observed) Put(ctx context.Context, name string, write func(io.Writer) e
 
 // PutIf implements objectstore.Store.
 func (o *observed) PutIf(ctx context.Context, name string, content []byte, cond objectstore.Condition) (objectstore.ETag, error) {
-	if o.c.storeFault(StoreLate) {
+	if o.c.happens(StoreLate) {
 		content = bytes.Clone(content)
 		o.c.after(o.c.between(o.c.options.StoreMax, 2*time.Second), "late write", func() {
 			if _, err := o.put(context.Background(), name, content, cond); err != nil {

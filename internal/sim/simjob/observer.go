@@ -9,6 +9,9 @@ import (
 type Observer struct {
 	// Record comes before every record that an operator takes or a source emits.
 	Record func()
+	// Fails is asked before and after everything that talks to the outside: an
+	// error makes it fail, before it did anything or after it was done.
+	Fails func(at Moment) error
 	// Opened: a reader was opened on a split at a position.
 	Opened func(by *operator.Context, split int, position uint64)
 	// Restored: the counter of one subtask has restored these counts, which
@@ -18,6 +21,28 @@ type Observer struct {
 	Prepared func(by *operator.Context, name string)
 	// Committed: a transaction became visible. It comes once for each.
 	Committed func(by *operator.Context, name string, records []Count)
+}
+
+// Moment is a moment at which the job talks to the outside.
+type Moment int
+
+// The moments.
+const (
+	// Fetching: a source is about to fetch.
+	Fetching Moment = iota
+	// Persisting and Persisted: a transaction is about to become durable, or has.
+	Persisting
+	Persisted
+	// Committing and HasCommitted: a transaction is about to become visible, or has.
+	Committing
+	HasCommitted
+)
+
+func (o *Observer) fails(at Moment) error {
+	if o == nil || o.Fails == nil {
+		return nil
+	}
+	return o.Fails(at)
 }
 
 func (o *Observer) record() {

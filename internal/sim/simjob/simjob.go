@@ -155,6 +155,9 @@ type reader struct {
 
 // Fetch implements operator.Reader.
 func (r *reader) Fetch(context.Context) (operator.Batch[uint64], error) {
+	if err := r.world.Observer.fails(Fetching); err != nil {
+		return nil, err
+	}
 	if r.next >= r.o.RecordsPerSplit {
 		return nil, io.EOF
 	}

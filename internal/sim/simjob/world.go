@@ -63,8 +63,8 @@ func (w *World) Prepared() int { return len(w.prepared) }
 func (w *World) Violations() []string { return w.violations }
 
 func (w *World) prepare(name string, records []Count) {
-	if _, ok := w.prepared[name]; ok {
-		w.violations = append(w.violations, "transaction "+name+" was prepared twice")
+	if before, ok := w.prepared[name]; ok && !slices.Equal(before, records) {
+		w.violations = append(w.violations, "transaction "+name+" was prepared twice with different records")
 	}
 	w.prepared[name] = records
 }
@@ -176,8 +176,14 @@ type prepared struct {
 
 // Persist implements operator.Prepared.
 func (p *prepared) Persist(context.Context) ([]operator.Committable, error) {
+	if err := p.world.Observer.fails(Persisting); err != nil {
+		return nil, err
+	}
 	p.world.prepare(p.name, p.records)
 	p.world.Observer.prepared(p.ctx, p.name)
+	if err := p.world.Observer.fails(Persisted); err != nil {
+		return nil, err
+	}
 	return []operator.Committable{operator.Committable(p.name)}, nil
 }
 
@@ -197,7 +203,13 @@ func (c *committer) Recover(_ context.Context, r operator.Recovery) error {
 // Commit implements operator.Committer.
 func (c *committer) Commit(_ context.Context, all []operator.Committable) error {
 	for _, name := range all {
+		if err := c.world.Observer.fails(Committing); err != nil {
+			return err
+		}
 		if err := c.world.commit(c.ctx, string(name)); err != nil {
+			return err
+		}
+		if err := c.world.Observer.fails(HasCommitted); err != nil {
 			return err
 		}
 	}
