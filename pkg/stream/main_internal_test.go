@@ -105,6 +105,32 @@ func okBuild(env *Env) error {
 	return nil
 }
 
+// Direct mode runs the job here, and its exit code says how it ended.
+func TestDirectMode(t *testing.T) {
+	p, stderr := testProcess(nil, "--n", "100", "--parallelism", "2", "-D", "execution.checkpointing.interval=100ms")
+	if code := p.run(); code != 0 || !strings.Contains(stderr.String(), "test: FINISHED") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	p, stderr = testProcess(nil, "-D", "restart-strategy.type=none")
+	p.build = func(env *Env) error {
+		numbers := Map(From(env, "numbers", datagen.Sequence(10)), func(n uint64) (uint64, error) {
+			if n == 5 {
+				panic("five")
+			}
+			return n, nil
+		})
+		To(numbers, "out", blackhole.Sink[uint64]())
+		return nil
+	}
+	if code := p.run(); code != exitFailed || !strings.Contains(stderr.String(), "panic: five") || !strings.Contains(stderr.String(), "goroutine") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	p, stderr = testProcess(nil, "-D", "execution.checkpointing.intervall=1s")
+	if code := p.run(); code != exitFailed || !strings.Contains(stderr.String(), "execution.checkpointing.interval") {
+		t.Errorf("exit code %d, stderr %q does not name the nearest key", code, stderr)
+	}
+}
+
 // Direct mode adds its flags to the program's, and leaves the program's own
 // of the same name alone.
 func TestDirectFlags(t *testing.T) {
