@@ -58,7 +58,7 @@ func (d *demo) recover(ctx context.Context) (err error) {
 			noticed = true
 			tell("noticed      after %s", seconds(since))
 		}
-		if noticed && status.GetStatus() == cliresult.Running {
+		if noticed && allRun(status) {
 			return d.recovered(ctx, status.GetRestoredCheckpoint(), since)
 		}
 		select {
@@ -67,6 +67,16 @@ func (d *demo) recover(ctx context.Context) (err error) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// allRun reports whether the job and each of its subtasks runs.
+func allRun(status *pb.JobStatusResponse) bool {
+	for _, vertex := range status.GetVertices() {
+		if vertex.GetTasks()[cliresult.Running] != vertex.GetParallelism() {
+			return false
+		}
+	}
+	return status.GetStatus() == cliresult.Running && len(status.GetVertices()) > 0
 }
 
 // recovered checks from where the job goes on.

@@ -18,22 +18,22 @@ const (
 	portTries = 200
 )
 
-// freeAddress chooses a port on loopback, preferred if that is free; 0 prefers none.
-func freeAddress(preferred int) (string, error) {
-	if preferred != 0 && isFree(preferred) {
+// freeAddress chooses a port on loopback, preferred if that is free; 0 prefers
+// none. What is promised already, and not in use yet, is left out.
+func freeAddress(preferred int, isPromised func(address string) bool) (string, error) {
+	if preferred != 0 && isFreeAddress(address(preferred)) {
 		return address(preferred), nil
 	}
 	for range portTries {
-		if port := portFirst + rand.IntN(portEnd-portFirst); isFree(port) {
-			return address(port), nil
+		chosen := address(portFirst + rand.IntN(portEnd-portFirst))
+		if !isPromised(chosen) && isFreeAddress(chosen) {
+			return chosen, nil
 		}
 	}
 	return "", errors.New("no free port on " + loopback)
 }
 
 func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
-
-func isFree(port int) bool { return isFreeAddress(address(port)) }
 
 // isFreeAddress reports whether a server could listen there now.
 func isFreeAddress(address string) bool {

@@ -115,6 +115,25 @@ func (s *starter) run(ctx context.Context) error {
 	if err := s.plan(); err != nil {
 		return err
 	}
+	// A process that was found running may just have been killed: then there is
+	// more missing than it seemed. One that this call started gets no second try.
+	for {
+		err := s.startAll(ctx)
+		var ended *EndedError
+		if errors.As(err, &ended) && !slices.Contains(s.started, ended.Name) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		allRun, err := s.allRun()
+		if err != nil || allRun {
+			return err
+		}
+	}
+}
+
+func (s *starter) startAll(ctx context.Context) error {
 	if s.record.S3 {
 		if err := s.startS3(ctx); err != nil {
 			return err
@@ -124,6 +143,30 @@ func (s *starter) run(ctx context.Context) error {
 		return err
 	}
 	return s.startTaskManagers(ctx)
+}
+
+// allRun is false when a process that was found running has ended since. For
+// those that this call started it is an *EndedError.
+func (s *starter) allRun() (bool, error) {
+	for i := range s.record.Processes {
+		p := &s.record.Processes[i]
+		alive, err := p.Identity.isAlive()
+		if err != nil {
+			return false, err
+		}
+		if !alive && slices.Contains(s.started, p.Name) {
+			return false, s.ended(p)
+		}
+		if !alive {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (s *starter) ended(p *process) error {
+	log := logFile(s.dir, p.Name)
+	return &EndedError{Name: p.Name, Log: log, Tail: tail(log)}
 }
 
 // load reads the record of what runs, or makes one, and merges the options.
@@ -188,7 +231,10 @@ func (s *starter) plan() error {
 			planned = append(planned, *existing)
 			return nil
 		}
-		address, err := freeAddress(preferred)
+		address, err := freeAddress(preferred, func(address string) bool {
+			has := func(p process) bool { return p.Address == address }
+			return slices.ContainsFunc(planned, has) || slices.ContainsFunc(s.record.Processes, has)
+		})
 		if err != nil {
 			return fmt.Errorf("choose an address for %s: %w", name, err)
 		}
@@ -361,8 +407,7 @@ func (s *starter) await(ctx context.Context, processes []*process, ready func() 
 				return false, err
 			}
 			if !alive {
-				log := logFile(s.dir, p.Name)
-				return false, &EndedError{Name: p.Name, Log: log, Tail: tail(log)}
+				return false, s.ended(p)
 			}
 		}
 		return false, nil
