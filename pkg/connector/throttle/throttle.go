@@ -2,7 +2,9 @@ package throttle
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -82,16 +84,32 @@ func newReader[T any](inner operator.Reader[T], perSecond float64) *reader[T] {
 	return &reader[T]{inner: inner, perSecond: perSecond, most: max(1, int(perSecond*burst.Seconds())), ended: true}
 }
 
-// Fetch implements operator.Reader.
+// Fetch implements operator.Reader. The end of a split waits for its turn too:
+// otherwise a source of many small splits would pass without any wait.
 func (r *reader[T]) Fetch(ctx context.Context) (operator.Batch[T], error) {
+	var end error
 	if r.ended {
 		batch, err := r.inner.Fetch(ctx)
-		if err != nil {
+		switch {
+		case errors.Is(err, io.EOF):
+			end = err
+		case err != nil:
 			return nil, err
+		default:
+			r.batch, r.ended = batch, false
 		}
-		r.batch, r.ended = batch, false
 	}
-	now := time.Now()
+	if err := wait(ctx, r.untilDue(time.Now())); err != nil {
+		return nil, err
+	}
+	if end != nil {
+		return nil, end
+	}
+	return r, nil
+}
+
+// untilDue begins a new burst, and says how long it has to wait.
+func (r *reader[T]) untilDue(now time.Time) time.Duration {
 	if r.due.IsZero() {
 		r.due = now
 	}
@@ -100,10 +118,7 @@ func (r *reader[T]) Fetch(ctx context.Context) (operator.Batch[T], error) {
 	if oldest := now.Add(-debtMax); r.due.Before(oldest) {
 		r.due = oldest
 	}
-	if err := wait(ctx, r.due.Sub(now)); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r.due.Sub(now)
 }
 
 // wait returns after d, or with ctx's error when it ends.

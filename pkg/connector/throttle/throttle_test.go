@@ -99,6 +99,46 @@ func TestDebt(t *testing.T) {
 	})
 }
 
+// The rate holds over splits that are shorter than a burst.
+func TestSmallSplits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const records, rate = 30, 10
+		src := throttle.PerSecond(datagen.Sequence(records, datagen.WithSplits(records)), rate)
+		splits, _, err := src.ListSplits(t.Context(), contextOf(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		n := 0
+		for _, split := range splits {
+			r, err := src.OpenReader(t.Context(), contextOf(1), split, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for {
+				batch, err := r.Fetch(t.Context())
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for v := uint64(0); ; n++ {
+					if ok, err := batch.Next(&v); err != nil || !ok {
+						break
+					}
+				}
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(start); n != records || took < 2900*time.Millisecond || took > 3100*time.Millisecond {
+			t.Errorf("%d records in %v, want %d in 3 s", n, took, records)
+		}
+	})
+}
+
 // The position behind a burst is the next record's, also within a batch of
 // the source below.
 func TestPosition(t *testing.T) {
