@@ -64,10 +64,6 @@ var layers = []layer{
 	{path: "pkg/jobmanager/...", level: shells, planned: true},
 	{path: "pkg/minicluster", level: shells, planned: true},
 	{path: "internal/logfield", level: shells},
-	{path: "internal/cliresult", level: shells},
-	{path: "internal/flightstruth", level: shells},
-	{path: "internal/jobbuild", level: shells},
-	{path: "internal/localcluster", level: shells},
 
 	{path: "pkg/stream", level: top, planned: true},
 	{path: "internal/sim/...", level: top, planned: true},
@@ -80,10 +76,9 @@ var layers = []layer{
 	{path: "internal/localcluster", level: mains, planned: true},
 	{path: "cmd/...", level: mains, planned: true},
 	{path: "internal/clidriver", level: mains, planned: true},
-	{path: "internal/demo/...", level: mains, planned: true},
 	{path: "examples/...", level: mains, planned: true},
 	{path: "test/...", level: mains, planned: true},
-	{path: "bench/...", level: mains, planned: true},
+	{path: "internal/bench/...", level: mains, planned: true},
 	{path: "deploy/...", level: mains, planned: true},
 }
 
@@ -284,7 +279,7 @@ var goroutinesAllowed = map[string]string{
 	"internal/localcluster":        "the cluster's start waits for all processes",
 	"cmd/...":                      "the mains wait for what they run",
 	"examples/...":                 "example programs wait for what they run",
-	"bench/...":                    "benchmarks wait for what they run",
+	"internal/bench/...":           "benchmarks wait for what they run",
 	"pkg/objectstore/storetest":    "the suite waits for the writers that it races",
 	"pkg/statebackend/backendtest": "the suite waits for the snapshots that it races",
 }
