@@ -40,7 +40,7 @@ func drawFrame(t *rapid.T) Frame {
 	f := Frame{Channel: rapid.Uint32().Draw(t, "channel")}
 	f.Kind = element.Kind(rapid.IntRange(int(element.Records), int(element.EndOfPartition)).Draw(t, "kind"))
 	f.Count = rapid.IntRange(0, math.MaxInt32).Draw(t, "count")
-	if size := rapid.IntRange(0, 5000).Draw(t, "size"); size > 0 {
+	if size := rapid.IntRange(0, 50_000).Draw(t, "size"); size > 0 {
 		f.Data = bytes.Repeat([]byte{rapid.Byte().Draw(t, "content")}, size)
 	}
 	f.Barrier = element.Barrier{
