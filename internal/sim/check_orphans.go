@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
 
@@ -19,7 +20,8 @@ func (c *cluster) updateReferenced() {
 		for _, id := range record.Savepoints {
 			c.refer(c.checks.published[checkpointName{j.id, id}])
 		}
-		if isTerminal(record.Status) && record.Status != "FAILED" {
+		if record.Status == coordinator.FinishedStatus.String() ||
+			record.Status == coordinator.CanceledStatus.String() && c.options.Retention != coordinator.RetainOnCancellation {
 			continue // checkpoints of a job that has ended are deleted
 		}
 		for _, ref := range record.Retained {

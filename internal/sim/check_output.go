@@ -4,6 +4,7 @@ import (
 	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // I1: the output is exactly that of the published checkpoints. No record is
@@ -56,10 +57,21 @@ func (c *cluster) checkWholeOutput(p *published) {
 	}
 }
 
-// checkOutputAtEnd looks at the world itself, and at what it complained of.
+// checkOutputAtEnd looks at the world itself, at what it complained of, and at
+// what savepoints need of it (I12).
 func (c *cluster) checkOutputAtEnd(o simjob.Options, complete bool) {
 	if err := o.CheckOutput(c.world.Committed(), complete); err != nil {
 		c.fail("I1", "at the end: %v", err)
+	}
+	for _, p := range c.checks.published {
+		if p.checkpoint.Kind != snapshot.Savepoint {
+			continue
+		}
+		for _, name := range p.stored.Transactions {
+			if !c.world.Has(name) {
+				c.fail("I12", "transaction %s is lost, savepoint %d needs it", name, p.checkpoint.ID)
+			}
+		}
 	}
 	for _, v := range c.world.Violations() {
 		c.fail("I1", "%s", v)

@@ -208,7 +208,7 @@ func (c *cluster) coordinatorConfig(j *job) coordinator.Config {
 		Job: j.id, JobName: j.name, RestoreFrom: j.restoreFrom,
 		Checkpointing: coordinator.CheckpointConfig{
 			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: o.MaxConcurrent,
-			TolerableFailures: o.TolerableFailures, Retained: o.Retained, Retention: coordinator.DeleteOnCancellation,
+			TolerableFailures: o.TolerableFailures, Retained: o.Retained, Retention: o.Retention,
 		},
 		Restart: coordinator.RestartConfig{
 			Strategy: coordinator.ExponentialDelay,

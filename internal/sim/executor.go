@@ -116,6 +116,9 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 	case coordinator.FinishTasks:
 		x.each(func(h *host) { h.s.Finish() })
 	case coordinator.CancelTasks:
+		if x.c.happens(StuckTask) {
+			return // until it is killed
+		}
 		x.each(func(h *host) { h.s.Cancel() })
 	}
 	x.leaveIfEnded()

@@ -46,6 +46,8 @@ const (
 	PersistError
 	// CommitError fails a sink that commits, before or after it did.
 	CommitError
+	// StuckTask lets an executor ignore a cancel: it has to be killed.
+	StuckTask
 
 	faultKinds
 )
@@ -91,6 +93,8 @@ func (k FaultKind) String() string {
 		return "persist-error"
 	case CommitError:
 		return "commit-error"
+	case StuckTask:
+		return "stuck-task"
 	case faultKinds:
 	}
 	return fmt.Sprintf("FaultKind(%d)", int(k))
@@ -107,5 +111,5 @@ var isInjected = [faultKinds]bool{
 // so that even the largest let most checkpoints complete.
 var oddsMax = [faultKinds]float64{
 	CrashInWrite: 0.004, StoreBefore: 0.02, StoreAfter: 0.02, StoreLate: 0.03, StoreSlow: 0.02,
-	SourceError: 0.008, PersistError: 0.01, CommitError: 0.01,
+	SourceError: 0.008, PersistError: 0.01, CommitError: 0.01, StuckTask: 0.9,
 }

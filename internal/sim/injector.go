@@ -109,7 +109,7 @@ func (c *cluster) inject(kind FaultKind) bool {
 		l.stalledUntil = c.now + c.between(100*time.Millisecond, 3*time.Second)
 	case StoreOutage:
 		c.storage.outageUntil = c.now + c.between(50*time.Millisecond, 1500*time.Millisecond)
-	case CrashInWrite, StoreBefore, StoreAfter, StoreLate, StoreSlow, SourceError, PersistError, CommitError, faultKinds:
+	case CrashInWrite, StoreBefore, StoreAfter, StoreLate, StoreSlow, SourceError, PersistError, CommitError, StuckTask, faultKinds:
 		return false
 	}
 	return true

@@ -173,14 +173,16 @@ func (d *jobDriver) sweep(e coordinator.SweepAttempts) deletion {
 
 // load reads what the job is to restore from.
 func (d *jobDriver) load(e coordinator.LoadCheckpoint) {
+	c := d.jm.c
 	d.jm.io("load checkpoint", func() func() {
-		checkpoint, base, err := d.jm.c.storage.checkpoints.LoadMetadata(context.Background(), e.Ref.URI)
+		checkpoint, base, err := c.storage.checkpoints.LoadMetadata(context.Background(), e.Ref.URI)
 		var event coordinator.Event = coordinator.CheckpointLoaded{Token: e.Token, Ref: e.Ref, Base: base, Checkpoint: checkpoint}
 		if err != nil {
 			permanent := errors.Is(err, objectstore.ErrNotExist) || errors.Is(err, checkpointstore.ErrCorrupt)
-			if permanent && e.Token == d.jm.c.checks.records[d.job.id].Token {
-				d.jm.c.fail("I4", "the restore point is gone: %v", err)
+			if permanent && e.Token == c.checks.records[d.job.id].Token {
+				c.fail("I4", "the restore point is gone: %v", err)
 			}
+			permanent = permanent || c.plant == ErrorIsAbsence
 			event = coordinator.CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: err.Error(), Permanent: permanent}
 		}
 		return func() { d.step(event) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/internal/sim/simjob"
+	"github.com/weirstream/weir/pkg/coordinator"
 )
 
 // Options are everything about a run that is drawn from its seed: a swarm, so
@@ -33,6 +34,7 @@ type Options struct {
 	Interval, Timeout, MinPause time.Duration
 	Retained, MaxConcurrent     int
 	TolerableFailures           int
+	Retention                   coordinator.Retention
 
 	// Safety is how long anything may fail; FaultMean the mean time between faults.
 	Safety, FaultMean time.Duration
@@ -72,7 +74,8 @@ func Draw(seed uint64) Options {
 		LinkMax: millis(1, 20), SessionMax: millis(1, 30), StoreMax: millis(2, 60),
 		Interval: millis(150, 700), Timeout: millis(1500, 5000),
 		Retained: between(1, 3), MaxConcurrent: max(1, between(-1, 3)), TolerableFailures: between(0, 3) - 1,
-		Safety: millis(8_000, 24_000), FaultMean: millis(700, 3_000), HeartbeatTimeout: millis(300, 1500),
+		Retention: coordinator.Retention(between(1, 3)),
+		Safety:    millis(8_000, 24_000), FaultMean: millis(700, 3_000), HeartbeatTimeout: millis(300, 1500),
 		Savepoints: between(0, 2),
 	}
 	// Without faults the input lasts about as long as there are faults.
@@ -114,8 +117,8 @@ func (o Options) String() string {
 	fmt.Fprintf(&b, "cluster: %d TaskManagers with %d slots; credit %d, inline %d, step budget %d, interrupts %g, heartbeat timeout %s\n",
 		o.TaskManagers, o.Slots, o.CreditBytes, o.InlineBytesMax, o.StepBudget, o.InterruptOdds, o.HeartbeatTimeout)
 	fmt.Fprintf(&b, "times: fetch %s, link %s, session %s, store %s\n", o.FetchMax, o.LinkMax, o.SessionMax, o.StoreMax)
-	fmt.Fprintf(&b, "checkpoints: every %s, timeout %s, pause %s, %d at once, retained %d, tolerable failures %d\n",
-		o.Interval, o.Timeout, o.MinPause, o.MaxConcurrent, o.Retained, o.TolerableFailures)
+	fmt.Fprintf(&b, "checkpoints: every %s, timeout %s, pause %s, %d at once, retained %d, retention %d, tolerable failures %d\n",
+		o.Interval, o.Timeout, o.MinPause, o.MaxConcurrent, o.Retained, o.Retention, o.TolerableFailures)
 	fmt.Fprintf(&b, "user: %d savepoints, stop %t, cancel %t\n", o.Savepoints, o.Stop, o.Cancel)
 	fmt.Fprintf(&b, "faults: for %s, every %s:", o.Safety, o.FaultMean)
 	for kind := range faultKinds {

@@ -42,6 +42,10 @@ const (
 	DiscardsLatest
 	// ForgetsCommits: sinks are told that a commit worked that did not happen.
 	ForgetsCommits
+	// ErrorIsAbsence: a restore point that cannot be read counts as gone.
+	ErrorIsAbsence
+	// UnknownIsFailure: a publication of unknown outcome counts as failed.
+	UnknownIsFailure
 
 	plants
 )
@@ -71,6 +75,10 @@ func (p Plant) String() string {
 		return "discards-latest"
 	case ForgetsCommits:
 		return "forgets-commits"
+	case ErrorIsAbsence:
+		return "error-is-absence"
+	case UnknownIsFailure:
+		return "unknown-is-failure"
 	case plants:
 	}
 	return fmt.Sprintf("Plant(%d)", int(p))

@@ -153,6 +153,9 @@ func (w *recordWriter) swap(next checkpointstore.JobRecord, try int, unknown boo
 			}
 			return again
 		case checkpointstore.Unknown:
+			if c.plant == UnknownIsFailure {
+				return func() { end(false) }
+			}
 		}
 		return again
 	})

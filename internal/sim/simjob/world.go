@@ -59,6 +59,13 @@ func (w *World) Transactions() []string { return slices.Clone(w.order) }
 // Prepared is the number of transactions that are neither committed nor removed.
 func (w *World) Prepared() int { return len(w.prepared) }
 
+// Has reports whether a transaction is prepared or committed.
+func (w *World) Has(name string) bool {
+	_, prepared := w.prepared[name]
+	_, committed := w.committed[name]
+	return prepared || committed
+}
+
 // Violations are broken rules that the world noticed, such as a lost transaction.
 func (w *World) Violations() []string { return w.violations }
 
@@ -104,7 +111,8 @@ func (w *World) recover(job weirids.JobID, r operator.Recovery) {
 		if parts.job != job || !parts.attempt.Less(r.Attempt) {
 			continue
 		}
-		if parts.checkpoint > r.Restored && !slices.Contains(r.Savepoints, parts.checkpoint) {
+		mayBeInSavepoint := slices.ContainsFunc(r.Savepoints, func(s weirids.CheckpointID) bool { return parts.checkpoint <= s })
+		if parts.checkpoint > r.Restored && !mayBeInSavepoint {
 			delete(w.prepared, name)
 		}
 	}
