@@ -47,6 +47,7 @@ func dial(address string, opts DialOptions, with ...grpc.DialOption) (*grpc.Clie
 		// Sessions and exchanges are never retried by gRPC, which would keep
 		// what was sent in memory for it.
 		grpc.WithDisableRetry(),
+		grpc.WithReadBufferSize(ioBufferBytes), grpc.WithWriteBufferSize(ioBufferBytes),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
 	}, with...)...)

@@ -92,6 +92,7 @@ func Serve(l net.Listener, h Handlers) *Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTimeMin, PermitWithoutStream: true}),
 		grpc.ForceServerCodecV2(frameCodec{}),
+		grpc.WriteBufferSize(ioBufferBytes), grpc.ReadBufferSize(ioBufferBytes),
 		grpc.WaitForHandlers(true),
 	)
 	if h.Coordination != nil {
