@@ -26,7 +26,7 @@ const (
 	// The job fits on the two TaskManagers that are left; deploy/config.yaml gives each two slots.
 	taskManagers, parallelism = 3, 4
 	// killAfter is the checkpoint behind which the container is killed.
-	killAfter = 5
+	killAfter = 3
 	// checkpoints is where deploy/config.yaml puts them.
 	checkpoints = "s3://weir/checkpoints"
 	// Where the volume has the job's data, in every container.

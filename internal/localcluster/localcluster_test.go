@@ -95,13 +95,13 @@ func fixture(t *testing.T) Options {
 	*o.TaskManagers = 2
 	// Every TaskManager that listens is registered.
 	o.Registered = func(_ context.Context, address string) ([]int, error) {
-		if isFreeAddress(address) {
+		if !answers(address) {
 			return nil, errors.New("nobody listens")
 		}
 		processes, err := Status(o.Dir)
 		var pids []int
 		for _, p := range processes {
-			if p.Role == TaskManager && p.PID != 0 && !isFreeAddress(p.Address) {
+			if p.Role == TaskManager && p.PID != 0 && answers(p.Address) {
 				pids = append(pids, p.PID)
 			}
 		}
@@ -116,9 +116,20 @@ func fixture(t *testing.T) Options {
 	return o
 }
 
+// answers connects: to listen there instead could take the address from the
+// stand-in that is just starting.
+func answers(address string) bool {
+	connection, err := net.Dial("tcp", address)
+	return err == nil && connection.Close() == nil
+}
+
 func start(t *testing.T, o Options) *Cluster {
 	t.Helper()
 	cluster, err := Start(context.Background(), o)
+	var ended *EndedError
+	if errors.As(err, &ended) {
+		t.Fatalf("%v: %s", err, ended.Tail)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
