@@ -65,6 +65,13 @@ test: ## all tests that need only Go
 test-race: ## tests of the packages with goroutines under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 8m $(SHELL_PACKAGES)
 
+SEEDS ?= 1000
+SEED_BASE ?= 1
+
+.PHONY: sim
+sim: ## simulated clusters under faults: make sim SEEDS=1000 SEED_BASE=1, or PLANT=forgets-to-block
+	go test ./internal/sim -run 'TestSim$$' -count=1 -v -timeout 60m -sim.seeds=$(SEEDS) -sim.base=$(SEED_BASE) -sim.plant=$(PLANT)
+
 .PHONY: test-e2e
 test-e2e: build $(VERSITYGW) ## tests with real processes and a real S3 server
 	go test -tags e2e -count=1 -timeout 15m ./test/e2e/...

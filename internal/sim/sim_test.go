@@ -23,11 +23,12 @@ func TestSim(t *testing.T) {
 		replay(t, *seedFlag)
 		return
 	}
+	plant := plantNamed(t, *plantFlag)
 	var total Result
 	var restores, completed []int
 	failures := 0
 	for seed := *baseFlag; seed < *baseFlag+uint64(*seedsFlag); seed++ {
-		r := Run(Config{Seed: seed})
+		r := Run(Config{Seed: seed, Plant: plant})
 		if r.Failure != nil {
 			t.Error(describe(r))
 			if failures++; failures == failuresMax {
@@ -35,7 +36,7 @@ func TestSim(t *testing.T) {
 			}
 			continue
 		}
-		if again := Run(Config{Seed: seed}); again.Hash != r.Hash {
+		if again := Run(Config{Seed: seed, Plant: plant}); again.Hash != r.Hash {
 			t.Fatalf("seed %d is not deterministic: trace hashes %016x and %016x", seed, r.Hash, again.Hash)
 		}
 		total.add(r)
@@ -99,8 +100,12 @@ func plantNamed(t *testing.T, name string) Plant {
 
 // describe prints a failed run with what is needed to look into it.
 func describe(r Result) string {
-	return fmt.Sprintf("seed %d: %v\n\noptions:\n%s\n\nthe last lines:\n%s\n\nreplay:\n  go test ./internal/sim -run TestSim -sim.seed=%d -sim.trace\n",
-		r.Seed, r.Failure, r.Options, strings.Join(r.Failure.Trace, "\n"), r.Seed)
+	planted := ""
+	if *plantFlag != "" {
+		planted = " -sim.plant=" + *plantFlag
+	}
+	return fmt.Sprintf("seed %d: %v\n\noptions:\n%s\n\nthe last lines:\n%s\n\nreplay:\n  go test ./internal/sim -run TestSim -sim.seed=%d -sim.trace%s\n",
+		r.Seed, r.Failure, r.Options, strings.Join(r.Failure.Trace, "\n"), r.Seed, planted)
 }
 
 // plantSeedsMax is how many seeds a plant may stay hidden for.
