@@ -240,6 +240,9 @@ func TestRestartedTaskManagerDoesNotMeetItsOldExecutors(t *testing.T) {
 	if err := unix.Kill(killed.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	if err := awaitEnd(context.Background(), killed); err != nil {
+		t.Fatal(err)
+	}
 	if again := start(t, o); !slices.Equal(again.Started, []string{"taskmanager-2"}) {
 		t.Errorf("started %v", again.Started)
 	}
