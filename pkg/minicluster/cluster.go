@@ -63,6 +63,7 @@ type taskManager struct {
 	cancel   context.CancelFunc
 	client   *transport.JobManager
 	launcher *launcher
+	killed   bool // the cluster's mutex guards it
 	done     chan struct{}
 	err      error // of Run; set before done is closed
 }
@@ -138,6 +139,11 @@ func (c *Cluster) StartTaskManager() (int, error) {
 	defer c.mu.Unlock()
 	number := len(c.mu.taskManagers)
 	name := "tm-" + strconv.Itoa(number)
+	// In this network an address is no more than a name: one to listen on and to reach.
+	own, err := c.config.With([]string{config.TaskManagerHost.Key() + "=" + name, config.TaskManagerBindHost.Key() + "=" + name})
+	if err != nil {
+		return 0, err
+	}
 	client, err := transport.DialJobManager(jobManagerAddress, transport.DialOptions{Network: c.network})
 	if err != nil {
 		return 0, err
@@ -145,7 +151,7 @@ func (c *Cluster) StartTaskManager() (int, error) {
 	tm := &taskManager{client: client, done: make(chan struct{})}
 	tm.launcher = &launcher{run: c.options.Executor, network: c.network, program: c.findProgram}
 	instance, err := runtime.New(runtime.Options{
-		Config:     c.config,
+		Config:     own,
 		ID:         ids.TaskManagerID(name),
 		Host:       name,
 		WorkDir:    filepath.Join(c.options.Dir, name),
@@ -183,7 +189,12 @@ func (c *Cluster) KillTaskManager(number int) error {
 		return fmt.Errorf("there is no TaskManager %d", number)
 	}
 	tm := c.mu.taskManagers[number]
+	killed := tm.killed
+	tm.killed = true
 	c.mu.Unlock()
+	if killed {
+		return nil
+	}
 	err := tm.client.Close()
 	tm.launcher.killAll()
 	tm.cancel()
@@ -206,7 +217,9 @@ func (c *Cluster) Close() error {
 	c.mu.taskManagers = nil
 	c.mu.Unlock()
 	for _, tm := range taskManagers {
-		err = errors.Join(err, tm.stop())
+		if !tm.killed {
+			err = errors.Join(err, tm.stop())
+		}
 	}
 	c.stores.Close()
 	return err
