@@ -121,7 +121,9 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 		}
 		x.each(func(h *host) { h.s.Cancel() })
 	}
-	x.leaveIfEnded()
+	for _, h := range x.hosts {
+		h.endIfQuiet()
+	}
 }
 
 // report sends something to the JobManager that started the executor.
@@ -142,7 +144,7 @@ func (x *executor) leaveIfEnded() {
 		return
 	}
 	for _, h := range x.hosts {
-		if !h.ended {
+		if !h.closed {
 			return
 		}
 	}

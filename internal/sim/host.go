@@ -22,8 +22,13 @@ type host struct {
 	// stepping: a step is scheduled.
 	stepping bool
 	ended    bool
+	closed   bool
 	// lost: a channel to a peer broke. The task has failed with that.
-	lost      bool
+	lost bool
+	// working is how many pieces of work are under way; last is the report of
+	// the end, which waits for them.
+	working   int
+	last      coordinator.Event
 	alignment *alignmentCheck
 }
 
@@ -79,11 +84,18 @@ func (h *host) Grant(in int, bytes int64) { h.in[in].grant(bytes) }
 // now, and what it returns is given back some time after that.
 func (h *host) Go(w subtask.Work) {
 	c := h.x.c
+	h.working++
 	run := func() func() {
-		done := w.Run(context.Background())
+		ctx := context.Background()
+		if h.ended {
+			ctx = canceled
+		}
+		done := w.Run(ctx)
 		return func() {
+			h.working--
 			h.s.Complete(done)
 			h.wake()
+			h.endIfQuiet()
 		}
 	}
 	if w.Lane == subtask.FetchLane {
@@ -91,6 +103,29 @@ func (h *host) Go(w subtask.Work) {
 		return
 	}
 	h.x.io(w.Name, run)
+}
+
+// canceled is the context of work that goes on when its task has ended.
+var canceled = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// endIfQuiet closes an ended subtask and reports its end, when nothing of it
+// runs any more.
+func (h *host) endIfQuiet() {
+	if !h.ended || h.working > 0 || h.closed {
+		return
+	}
+	h.closed = true
+	if err := h.s.Close(); err != nil {
+		h.x.c.fail("close", "%s: %v", h.name, err)
+	}
+	if h.last != nil {
+		h.x.report("status", h.last)
+	}
+	h.x.leaveIfEnded()
 }
 
 // Report implements subtask.Host.
@@ -102,13 +137,20 @@ func (h *host) Report(r subtask.Report) {
 	switch r := r.(type) {
 	case subtask.StatusReport:
 		c.trace.add("%s is %s %s", h.name, r.Status, r.Failure.Message)
-		if r.Status == coordinator.Finished || r.Status == coordinator.Canceled || r.Status == coordinator.Failed {
-			h.ended = true
-		}
 		if r.Status == coordinator.Running {
 			c.checkRunning(h)
 		}
-		h.x.report("status", coordinator.TaskStatusChanged{Attempt: attempt, Subtask: h.id, Status: r.Status, Failure: r.Failure})
+		event := coordinator.TaskStatusChanged{Attempt: attempt, Subtask: h.id, Status: r.Status, Failure: r.Failure}
+		switch r.Status {
+		case coordinator.Finished, coordinator.Canceled:
+			// A failure is told at once, any other end when all is quiet.
+			h.ended, h.last = true, event
+		case coordinator.Failed:
+			h.ended = true
+			h.x.report("status", event)
+		case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningEndOfData:
+			h.x.report("status", event)
+		}
 	case subtask.AckReport:
 		c.trace.add("%s acknowledges %d", h.name, r.Checkpoint)
 		c.checkAcked(h, r)
@@ -138,5 +180,5 @@ func (h *host) peerLost() {
 	})
 	h.lost, h.ended = true, true
 	h.s.Cancel()
-	h.x.leaveIfEnded()
+	h.endIfQuiet()
 }

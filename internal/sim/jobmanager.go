@@ -18,6 +18,7 @@ type jobManager struct {
 	taskManagers map[ids.TaskManagerID]*session
 	executors    map[ids.ExecutorID]*session
 	drivers      []*jobDriver
+	mailbox      inTurn
 	bornAt       time.Duration
 }
 
@@ -65,15 +66,22 @@ func (jm *jobManager) deliver(j *job, event coordinator.Event) {
 	}
 }
 
-// later gives a job an event that follows from what its driver does now.
+// later puts an event into the mailbox of a job's driver.
 func (jm *jobManager) later(j *job, event coordinator.Event) {
-	jm.after(0, "event", func() { jm.deliver(j, event) })
+	jm.c.at(jm.mailbox.next(jm.c.now), "event", func() { jm.do(func() { jm.deliver(j, event) }) })
 }
 
-// register takes a TaskManager in.
-func (jm *jobManager) register(id ids.TaskManagerID, count int, s *session) {
+// register takes a TaskManager in. What it still runs belongs to attempts that
+// were given up when its last session broke, or to another JobManager's.
+func (jm *jobManager) register(id ids.TaskManagerID, count int, running []ids.ExecutorID, s *session) {
+	if old := jm.taskManagers[id]; old != nil {
+		jm.taskManagerLost(id, old)
+	}
 	jm.c.trace.add("%s registers %s", jm.name, id)
 	jm.taskManagers[id] = s
+	for _, x := range running {
+		jm.stop(coordinator.StopExecutor{Executor: x, Kill: true})
+	}
 	jm.notify(jm.table.Register(id, count))
 }
 
@@ -84,10 +92,11 @@ func (jm *jobManager) taskManagerLost(id ids.TaskManagerID, s *session) {
 	}
 	jm.c.trace.add("%s loses %s", jm.name, id)
 	delete(jm.taskManagers, id)
-	jm.notify(jm.table.Lose(id))
+	// The loss goes first: a grant that the freed table makes belongs behind it.
 	for _, d := range jm.drivers {
 		jm.later(d.job, coordinator.TaskManagerLost{TaskManager: id, Reason: "its session broke"})
 	}
+	jm.notify(jm.table.Lose(id))
 }
 
 func (jm *jobManager) executorReady(id ids.ExecutorID, s *session) {

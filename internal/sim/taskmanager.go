@@ -17,6 +17,8 @@ type taskManager struct {
 	life    int
 	slots   int
 	session *session
+	// accepted is the session once the JobManager has answered.
+	accepted *session
 	// executors that live, in the order of their start.
 	executors []*executor
 	// stopped are executors that were stopped before they had started. As
@@ -54,22 +56,32 @@ func (tm *taskManager) connect() {
 	tm.session = s
 	s.clientLost = func() { tm.sessionLost(s) }
 	s.jmLost = func() { jm.taskManagerLost(tm.id, s) }
-	s.toJobManager("register", func() { jm.register(tm.id, tm.slots, s) })
+	var running []ids.ExecutorID
+	for _, x := range tm.executors {
+		running = append(running, x.id)
+	}
+	s.toJobManager("register", func() {
+		jm.register(tm.id, tm.slots, running, s)
+		s.toClient("accepted", func() { tm.accepted = s })
+	})
 }
 
-// sessionLost ends the executors, which may take as long as the TaskManager
-// needs to be sure that it is cut off; only then it registers again.
+// sessionLost registers again, sooner or later. If that takes too long, the
+// TaskManager is cut off and ends the executors that it still has.
 func (tm *taskManager) sessionLost(s *session) {
 	if tm.session != s {
 		return
 	}
-	tm.session = nil
-	tm.after(tm.c.between(0, tm.c.options.HeartbeatTimeout*6/10), "cut off", func() {
-		for _, x := range slices.Clone(tm.executors) {
+	tm.session, tm.accepted, tm.stopped = nil, nil, nil
+	tm.after(tm.c.between(0, reconnectMax), "reconnect", tm.connect)
+	cut := slices.Clone(tm.executors)
+	tm.after(tm.c.options.HeartbeatTimeout*6/10, "cut off", func() {
+		if tm.accepted != nil {
+			return
+		}
+		for _, x := range cut {
 			x.die("its TaskManager is cut off")
 		}
-		tm.stopped = nil
-		tm.connect()
 	})
 }
 
