@@ -46,13 +46,17 @@ type Delays struct {
 const lateMinutes = 15
 
 func main() {
-	stream.Main("flights", func(env *stream.Env) error {
-		flights := stream.From(env, "flights", throttle.PerSecond(file.JSONLines[Flight](*input), *rate))
-		byOrigin := stream.KeyBy(flights, func(f Flight) string { return f.Origin })
-		delays := stream.Process(byOrigin, "delays", newDelayStats)
-		stream.To(delays, "out", file.ExactlyOnce[Delays](*output))
-		return nil
-	})
+	stream.Main("flights", build)
+}
+
+// build describes the job. The texts are UIDs: state is found by them when the
+// program is restarted or replaced by a newer one.
+func build(env *stream.Env) error {
+	flights := stream.From(env, "flights", throttle.PerSecond(file.JSONLines[Flight](*input), *rate))
+	byOrigin := stream.KeyBy(flights, func(f Flight) string { return f.Origin })
+	delays := stream.Process(byOrigin, "delays", newDelayStats)
+	stream.To(delays, "out", file.ExactlyOnce[Delays](*output))
+	return nil
 }
 
 // delayStats keeps the Delays of every origin. Each subtask has one of its
