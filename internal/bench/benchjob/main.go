@@ -4,9 +4,12 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"runtime/pprof"
+	"time"
 
 	"github.com/weirstream/weir/pkg/stream"
 )
@@ -17,6 +20,7 @@ var (
 	keys      = flag.Uint64("keys", 1_000_000, "over `N` keys (keyed-count, map)")
 	rate      = flag.Int("rate", 0, "emit `N` records a second (latency)")
 	result    = flag.String("result", "", "append what was measured to `FILE`")
+	profile   = flag.String("profile", "", "write a CPU profile of each executor's first seconds to `FILE`.<pid>")
 	address   = flag.String("address", "", "`HOST:PORT` of the raw server (raw-client)")
 )
 
@@ -29,6 +33,11 @@ func main() {
 		exit(serveRaw())
 	case "raw-client":
 		exit(readRaw())
+	}
+	if *profile != "" && os.Getenv(stream.ModeVariable) == stream.ExecutorMode {
+		if err := profileFor(*profile, profileLength); err != nil {
+			exit(err)
+		}
 	}
 	stream.Main("benchmark "+*benchmark, func(env *stream.Env) error {
 		switch *benchmark {
@@ -43,6 +52,27 @@ func main() {
 		}
 		return fmt.Errorf("there is no benchmark %q", *benchmark)
 	})
+}
+
+// profileLength covers the steady part of every benchmark.
+const profileLength = 4 * time.Second
+
+// profileFor profiles this process from now on for that long.
+func profileFor(file string, length time.Duration) error {
+	f, err := os.Create(fmt.Sprintf("%s.%d", file, os.Getpid()))
+	if err != nil {
+		return fmt.Errorf("write profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return errors.Join(fmt.Errorf("start profile: %w", err), f.Close())
+	}
+	time.AfterFunc(length, func() {
+		pprof.StopCPUProfile()
+		if err := f.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "benchjob: write profile:", err)
+		}
+	})
+	return nil
 }
 
 func exit(err error) {
