@@ -9,6 +9,9 @@ type FaultKind int
 const (
 	// TaskManagerCrash ends a TaskManager with its executors; a new life comes later.
 	TaskManagerCrash FaultKind = iota
+	// HostPause stops a TaskManager with its executors, often for so long that
+	// the job goes on elsewhere; then they wake and go on with what they had.
+	HostPause
 	// ExecutorCrash ends one executor.
 	ExecutorCrash
 	// CrashInWrite ends a process in the middle of its writes to the store.
@@ -57,6 +60,8 @@ func (k FaultKind) String() string {
 	switch k {
 	case TaskManagerCrash:
 		return "taskmanager-crash"
+	case HostPause:
+		return "host-pause"
 	case ExecutorCrash:
 		return "executor-crash"
 	case CrashInWrite:
@@ -103,7 +108,7 @@ func (k FaultKind) String() string {
 // isInjected are the kinds that the injector makes; the others happen to calls
 // of the store, of sources and of sinks.
 var isInjected = [faultKinds]bool{
-	TaskManagerCrash: true, ExecutorCrash: true, JobManagerCrash: true, JobManagerPause: true, JobManagerStall: true,
+	TaskManagerCrash: true, HostPause: true, ExecutorCrash: true, JobManagerCrash: true, JobManagerPause: true, JobManagerStall: true,
 	Takeover: true, SessionBreak: true, ExecutorSessionBreak: true, LinkBreak: true, LinkStall: true, StoreOutage: true,
 }
 

@@ -55,6 +55,8 @@ func (c *cluster) inject(kind FaultKind) bool {
 			return false
 		}
 		tm.crash()
+	case HostPause:
+		return c.pauseHost()
 	case ExecutorCrash:
 		x := c.anyExecutor()
 		if x == nil {
@@ -133,6 +135,38 @@ func (c *cluster) userCodeFails(at simjob.Moment) error {
 }
 
 var errUserCode = errors.New("failed on purpose")
+
+// pauseHost stops the processes of a host. Whoever waits for their heartbeats
+// gives them up after the timeout.
+func (c *cluster) pauseHost() bool {
+	tm := c.taskManagers[c.random.IntN(len(c.taskManagers))]
+	if tm.dead || tm.paused || c.now-tm.bornAt < stability {
+		return false
+	}
+	stopped := []*process{&tm.process}
+	sessions := []*session{tm.session}
+	for _, x := range tm.executors {
+		stopped = append(stopped, &x.process)
+		sessions = append(sessions, x.session)
+	}
+	for _, p := range stopped {
+		p.paused = true
+	}
+	c.after(c.options.HeartbeatTimeout, "heartbeats missing", func() {
+		for _, s := range sessions {
+			if s != nil && stopped[0].paused {
+				s.breakAfter(exitNotice)
+			}
+		}
+	})
+	c.after(c.between(0, 4*c.options.HeartbeatTimeout), "wake", func() {
+		c.trace.add("%s wakes", tm.id)
+		for _, p := range stopped {
+			p.resume()
+		}
+	})
+	return true
+}
 
 // pauseLeader stops the leader until after another has taken over.
 func (c *cluster) pauseLeader() bool {

@@ -99,12 +99,14 @@ func (l *link) deliver(f element.Frame) {
 		at = l.forth.next(at)
 	}
 	l.c.at(at, "frame", func() {
-		if l.broken || l.to.x.dead || l.to.ended {
-			return
-		}
-		l.to.alignment.received(l.channel, f)
-		l.to.s.Receive(l.channel, f)
-		l.to.wake()
+		l.to.x.do(func() {
+			if l.broken || l.to.ended {
+				return
+			}
+			l.to.alignment.received(l.channel, f)
+			l.to.s.Receive(l.channel, f)
+			l.to.wake()
+		})
 	})
 }
 
@@ -120,11 +122,13 @@ func (l *link) grant(bytes int64) {
 
 func (l *link) deliverCredit(bytes int64) {
 	l.c.at(l.back.next(l.delay()), "credit", func() {
-		if l.broken || l.from.x.dead || l.from.ended {
-			return
-		}
-		l.from.s.AddCredit(l.output, bytes)
-		l.from.wake()
+		l.from.x.do(func() {
+			if l.broken || l.from.ended {
+				return
+			}
+			l.from.s.AddCredit(l.output, bytes)
+			l.from.wake()
+		})
 	})
 }
 
