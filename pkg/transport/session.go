@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/weirstream/weir/pkg/pb"
 )
 
@@ -24,8 +26,9 @@ type (
 // Session is one end of a bidirectional stream.
 type Session[Out, In any] interface {
 	// Send queues a message, which must not be changed afterwards. It does not
-	// block and may be called from any goroutine. An error means that the
-	// session is over; that a message was queued does not mean that it arrives.
+	// block and may be called from any goroutine. ErrTooLarge says that the
+	// message does not fit, and the session goes on; any other error that the
+	// session is over. That a message was queued does not mean that it arrives.
 	Send(m *Out) error
 	// Recv waits for the next message. io.EOF says that the other side ended
 	// the session, ErrUnavailable that it broke. One goroutine at a time.
@@ -77,6 +80,10 @@ func newSession[Out, In any](stream messageStream[Out, In], mapErr func(error) e
 
 // Send implements Session.
 func (s *session[Out, In]) Send(m *Out) error {
+	// gRPC would end the session for it.
+	if size := proto.Size(any(m).(proto.Message)); size > MessageBytesMax {
+		return Errorf(ErrTooLarge, "message of %d bytes: at most %d can be sent", size, MessageBytesMax)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -280,7 +280,7 @@ func (e *Executor) report(id ids.SubtaskID, r subtask.Report) {
 		case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningEndOfData:
 		}
 	}
-	e.reports.send(reportToProto(id, r))
+	e.reports.send(fitting(id, r))
 }
 
 func (e *Executor) s3Options() s3.Options {

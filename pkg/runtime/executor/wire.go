@@ -3,7 +3,10 @@ package executor
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/config"
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
@@ -11,6 +14,7 @@ import (
 	"github.com/weirstream/weir/pkg/runtime/subtask"
 	"github.com/weirstream/weir/pkg/runtime/task"
 	"github.com/weirstream/weir/pkg/snapshot"
+	"github.com/weirstream/weir/pkg/transport"
 )
 
 // ---- what the JobManager sends ----
@@ -64,6 +68,26 @@ func deploymentFromProto(p *pb.TaskDeployment) (coordinator.TaskDeployment, erro
 
 func subtaskToProto(id ids.SubtaskID) *pb.SubtaskRef {
 	return &pb.SubtaskRef{Vertex: int32(id.Vertex), Index: id.Index}
+}
+
+// fitting is the message of what a subtask reported, or if that is larger than
+// a message may be, one that says so: a checkpoint is declined, and splits
+// that cannot be told fail the job for good.
+func fitting(id ids.SubtaskID, r subtask.Report) *pb.ExecutorReport {
+	m := reportToProto(id, r)
+	size := proto.Size(m)
+	if size <= transport.MessageBytesMax {
+		return m
+	}
+	if ack, ok := r.(subtask.AckReport); ok {
+		return reportToProto(id, subtask.DeclineReport{Checkpoint: ack.Checkpoint, Reason: fmt.Sprintf(
+			"the acknowledgement has %d bytes, of which at most %d can be sent: make %s smaller",
+			size, transport.MessageBytesMax, config.CheckpointInlineThreshold.Key())})
+	}
+	return &pb.ExecutorReport{Kind: &pb.ExecutorReport_Failure{Failure: failureToProto(coordinator.Failure{
+		Kind:    coordinator.PermanentFailure,
+		Message: fmt.Sprintf("report of subtask %s has %d bytes, of which at most %d can be sent: list fewer splits", id, size, transport.MessageBytesMax),
+	})}}
 }
 
 // reportToProto makes the message of what a subtask reported.
