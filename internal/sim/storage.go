@@ -34,6 +34,9 @@ type storage struct {
 	checkpoints, exactCheckpoints *checkpointstore.Store
 	records, exactRecords         *checkpointstore.ClusterStore
 	outageUntil                   time.Duration
+	// trouble: the last call was left with an unknown outcome. The next, which
+	// would tell, often fails as well: faults come in bursts.
+	trouble bool
 	// caller is the process whose call is being carried out.
 	caller *process
 }
@@ -71,13 +74,16 @@ func (s *storage) decide(call faulty.Call) faulty.Fault {
 	if c.healed {
 		return faulty.Fault{}
 	}
+	trouble := s.trouble && c.chance(0.5)
+	s.trouble = false
 	isWrite := call.Op == faulty.Put || call.Op == faulty.PutIf || call.Op == faulty.Delete
 	switch {
-	case c.now < s.outageUntil:
+	case trouble, c.now < s.outageUntil:
 		return faulty.Fault{Before: faulty.ErrInjected}
 	case c.happens(StoreBefore):
 		return faulty.Fault{Before: faulty.ErrInjected}
 	case c.happens(StoreAfter):
+		s.trouble = true
 		return faulty.Fault{After: faulty.ErrInjected}
 	case isWrite && s.caller != nil && s.caller.onDeath != nil && c.happens(CrashInWrite):
 		s.caller.doomed = true
@@ -137,6 +143,7 @@ func (o *observed) Put(ctx context.Context, name string, write func(io.Writer) e
 // PutIf implements objectstore.Store.
 func (o *observed) PutIf(ctx context.Context, name string, content []byte, cond objectstore.Condition) (objectstore.ETag, error) {
 	if o.c.happens(StoreLate) {
+		o.c.storage.trouble = true
 		content = bytes.Clone(content)
 		o.c.after(o.c.between(o.c.options.StoreMax, 2*time.Second), "late write", func() {
 			if _, err := o.put(context.Background(), name, content, cond); err != nil {
