@@ -58,6 +58,7 @@ func (c *cluster) checkOrphans() {
 		switch {
 		case c.checks.referenced[object.Name], strings.HasPrefix(object.Name, ha):
 		case c.isBeyondSweeps(object.Name):
+			c.trace.add("%s stays behind, written by a process that had been replaced", object.Name)
 			c.result.Leftovers++
 		default:
 			c.fail("I4", "%s stays behind", object.Name)

@@ -39,8 +39,6 @@ type cluster struct {
 	stepped *host
 
 	checks checks
-	// abandonedDeletions counts what a deleter gave up while the store failed.
-	abandonedDeletions int
 }
 
 // Failure is a broken rule.

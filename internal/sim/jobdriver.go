@@ -258,7 +258,6 @@ func (x *deleter) next() {
 			switch {
 			case err != nil && item.tries+1 >= deletionTriesMax:
 				jm.c.trace.add("%s: %s is given up: %v", jm.name, item.label, err)
-				jm.c.abandonedDeletions++
 			case err != nil:
 				item.tries++
 				x.running = true

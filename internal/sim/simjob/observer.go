@@ -17,8 +17,6 @@ type Observer struct {
 	// Restored: the counter of one subtask has restored these counts, which
 	// may be none.
 	Restored func(by *operator.Context, counts map[uint64]uint64)
-	// Prepared: a transaction became durable and is still invisible.
-	Prepared func(by *operator.Context, name string)
 	// Committed: a transaction became visible. It comes once for each.
 	Committed func(by *operator.Context, name string, records []Count)
 }
@@ -54,12 +52,6 @@ func (o *Observer) record() {
 func (o *Observer) opened(by *operator.Context, split int, position uint64) {
 	if o != nil && o.Opened != nil {
 		o.Opened(by, split, position)
-	}
-}
-
-func (o *Observer) prepared(by *operator.Context, name string) {
-	if o != nil && o.Prepared != nil {
-		o.Prepared(by, name)
 	}
 }
 

@@ -167,7 +167,7 @@ func (w *writer) Prepare(id weirids.CheckpointID) (operator.Prepared, error) {
 	if len(w.open) == 0 {
 		return nil, nil
 	}
-	p := &prepared{world: w.world, ctx: w.ctx, name: transactionName(w.ctx, id), records: w.open}
+	p := &prepared{world: w.world, name: transactionName(w.ctx, id), records: w.open}
 	w.open = nil
 	return p, nil
 }
@@ -177,7 +177,6 @@ func (w *writer) Close() error { return nil }
 
 type prepared struct {
 	world   *World
-	ctx     *operator.Context
 	name    string
 	records []Count
 }
@@ -188,7 +187,6 @@ func (p *prepared) Persist(context.Context) ([]operator.Committable, error) {
 		return nil, err
 	}
 	p.world.prepare(p.name, p.records)
-	p.world.Observer.prepared(p.ctx, p.name)
 	if err := p.world.Observer.fails(Persisted); err != nil {
 		return nil, err
 	}
