@@ -78,10 +78,16 @@ func Draw(seed uint64) Options {
 		Safety:    millis(8_000, 24_000), FaultMean: millis(700, 3_000), HeartbeatTimeout: millis(300, 1500),
 		Savepoints: between(0, 2),
 	}
+	if r.IntN(20) == 0 {
+		o.Job.RecordsPerSplit = uint64(between(0, 3))
+	}
+	if r.IntN(15) == 0 {
+		o.Interval = time.Hour // the final checkpoint is the only one
+	}
 	// Without faults the input lasts about as long as there are faults.
 	fetches := time.Duration((o.Job.Splits+o.Job.SourceParallelism-1)/o.Job.SourceParallelism) *
 		time.Duration((o.Job.RecordsPerSplit+o.Job.BatchMax-1)/o.Job.BatchMax)
-	o.FetchMax = 2 * millis(3_000, 16_000) / fetches
+	o.FetchMax = min(2*millis(3_000, 16_000)/max(1, fetches), 4*time.Second)
 	if r.IntN(3) == 0 {
 		o.MinPause = millis(1, 300)
 	}
