@@ -83,6 +83,9 @@ type firstInput[K comparable, A, B, O any] struct {
 	key func(A) K
 }
 
+// Prefetch implements operator.Prefetcher.
+func (i *firstInput[K, A, B, O]) Prefetch(next []A) { prefetch(&i.op.keyedOperator, i.key, next) }
+
 // Collect implements operator.Collector.
 func (i *firstInput[K, A, B, O]) Collect(v A) error {
 	if err := i.op.ctx.keyed.SetCurrentKey(i.key(v)); err != nil {
@@ -95,6 +98,9 @@ type secondInput[K comparable, A, B, O any] struct {
 	op  *connectOperator[K, A, B, O]
 	key func(B) K
 }
+
+// Prefetch implements operator.Prefetcher.
+func (i *secondInput[K, A, B, O]) Prefetch(next []B) { prefetch(&i.op.keyedOperator, i.key, next) }
 
 // Collect implements operator.Collector.
 func (i *secondInput[K, A, B, O]) Collect(v B) error {

@@ -51,6 +51,9 @@ func (c *Context[K]) side(tag string) any { return c.sides[tag] }
 // state's life. The user's states are registered between Open and Restore.
 type keyedOperator[K comparable] struct {
 	ctx Context[K]
+	// ahead and hashes belong to prefetch, and are here so that they do not escape.
+	ahead  K
+	hashes [operator.PrefetchMax]uint32
 }
 
 func (o *keyedOperator[K]) open(ctx *operator.Context) error {
@@ -87,6 +90,15 @@ func (o *keyedOperator[K]) closeState() error {
 		return nil
 	}
 	return o.ctx.keyed.Backend().Close()
+}
+
+// prefetch has the entries of the next records brought from memory together.
+func prefetch[K comparable, T any](o *keyedOperator[K], key func(T) K, next []T) {
+	for i := range next {
+		o.ahead = key(next[i])
+		o.hashes[i] = o.ctx.keyed.Hash(&o.ahead)
+	}
+	o.ctx.keyed.Prefetch(o.hashes[:len(next)])
 }
 
 // fail names the operator in an error of the user's function.

@@ -91,6 +91,9 @@ func (p *processOperator[K, T, O]) Open(ctx *operator.Context) error {
 	return nil
 }
 
+// Prefetch implements operator.Prefetcher.
+func (p *processOperator[K, T, O]) Prefetch(next []T) { prefetch(&p.keyedOperator, p.key, next) }
+
 // Collect implements operator.Collector.
 func (p *processOperator[K, T, O]) Collect(v T) error {
 	if err := p.ctx.keyed.SetCurrentKey(p.key(v)); err != nil {

@@ -52,6 +52,9 @@ func (r *reduceOperator[K, T]) Open(ctx *operator.Context) error {
 	return err
 }
 
+// Prefetch implements operator.Prefetcher.
+func (r *reduceOperator[K, T]) Prefetch(next []T) { prefetch(&r.keyedOperator, r.key, next) }
+
 // Collect implements operator.Collector. Values that point to something are
 // copied on their way into the state and out of it: what is emitted may be
 // kept by others, while fn may change what is in the state.
