@@ -54,7 +54,7 @@ func (x *executor) deploy(e coordinator.DeployTasks) {
 			Savepoints: e.Plan.Savepoints, Suspended: e.Plan.Suspended,
 			Store: x.c.storage.checkpoints, CheckpointDir: checkpointDir,
 			InlineBytesMax: x.c.options.InlineBytesMax, CreditBytes: x.c.options.CreditBytes,
-			Backend: memory.New(), Output: io.Discard, NewBuffer: newBuffer, Aligner: h.newAligner,
+			Backend: memory.New(), Output: io.Discard, NewBuffer: x.c.newBuffer, Aligner: h.newAligner,
 		}, h)
 		if err != nil {
 			x.c.fail("deploy", "subtask %s cannot be made: %v", d.Subtask, err)
@@ -71,8 +71,30 @@ func (x *executor) deploy(e coordinator.DeployTasks) {
 	}
 }
 
-// newBuffer gives a buffer of the size of the simulated frames.
-func newBuffer() ([]byte, element.Owner) { return make([]byte, 0, 64), nil }
+// newBuffer gives a buffer of about the size of the simulated frames.
+func (c *cluster) newBuffer() ([]byte, element.Owner) {
+	b := &buffer{c: c, bytes: make([]byte, 0, 64)}
+	return b.bytes, b
+}
+
+// buffer spoils its bytes when it is given back, as its next user would.
+type buffer struct {
+	c     *cluster
+	bytes []byte
+	freed bool
+}
+
+// Free implements element.Owner.
+func (b *buffer) Free() {
+	if b.freed {
+		b.c.fail("buffers", "a buffer is given back twice")
+	}
+	b.freed = true
+	spoilt := b.bytes[:cap(b.bytes)]
+	for i := range spoilt {
+		spoilt[i] = 0xa5
+	}
+}
 
 // each calls f for every subtask and lets it step afterwards.
 func (x *executor) each(f func(*host)) {

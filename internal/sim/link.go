@@ -19,6 +19,8 @@ type link struct {
 	output   subtask.Output // at the producer
 	forth    inTurn
 	back     inTurn
+	// window is the credit that the producer has been given and not used.
+	window int64
 	// frames and credit wait for an end that has not been deployed yet.
 	frames []element.Frame
 	credit int64
@@ -78,6 +80,13 @@ func (l *link) delay() time.Duration {
 }
 
 func (l *link) send(f element.Frame) {
+	if f.Kind == element.Records {
+		// One frame may overdraw the credit, which must not be used up before.
+		if l.window <= 0 {
+			l.c.fail("credit", "%s sends %s to %s without credit", l.from.name, f, l.key.to)
+		}
+		l.window -= int64(len(f.Data))
+	}
 	if l.broken {
 		return
 	}
@@ -126,6 +135,7 @@ func (l *link) deliverCredit(bytes int64) {
 			if l.broken || l.from.ended {
 				return
 			}
+			l.window += bytes
 			l.from.s.AddCredit(l.output, bytes)
 			l.from.wake()
 		})
