@@ -92,6 +92,10 @@ func (c *cli) submit(ctx context.Context, jobManager *transport.JobManager, s su
 		spec.Name = job.Graph.GetName()
 	}
 	accepted, err := jobManager.SubmitJob(ctx, &pb.SubmitJobRequest{Spec: spec})
+	if errors.Is(err, transport.ErrRefused) {
+		// There is no job yet whose status could be the wrong one.
+		return &failure{code: codeRefused, message: err.Error(), err: err}
+	}
 	if err != nil {
 		return err
 	}
