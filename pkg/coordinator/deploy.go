@@ -73,6 +73,8 @@ func (a *attempt) find(tm ids.TaskManagerID) *executor {
 
 // requestSlots begins the deployment of the attempt.
 func (c *Coordinator) requestSlots(now time.Time) {
+	invariant.Check(c.restored.ref.ID != 0 || c.record.desired.Latest.ID == 0 && c.cfg.RestoreFrom == "", "I9",
+		"attempt %s starts from nothing although there is something to restore", c.attempt.id)
 	if c.nextID >= c.record.blockEnd {
 		c.reserveIDs()
 	}

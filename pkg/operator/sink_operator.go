@@ -148,6 +148,10 @@ func (s *twoPhaseOperator[T]) Freeze(b element.Barrier) (Frozen, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", s.ctx.Operator, err)
 	}
+	if n := len(s.open); n > 0 {
+		invariant.Check(s.open[n-1].id < b.Checkpoint, "I1", "%s prepares checkpoint %d after %d: a commit of the former would include records behind its barrier",
+			s.ctx.Operator, b.Checkpoint, s.open[n-1].id)
+	}
 	if p != nil {
 		s.open = append(s.open, &transaction{id: b.Checkpoint, prepared: p})
 	}

@@ -185,6 +185,7 @@ func (r *sourceRunner[T]) Fetched(res FetchResult) error {
 	}
 	if errors.Is(res.err, io.EOF) {
 		index := r.current.index
+		invariant.Check(!r.finished.has(index), "I12", "split %d of %s has ended twice: a snapshot had it as finished while it was read", index, r.ctx.Operator)
 		r.finished.set(index)
 		r.mine.set(index)
 		delete(r.splits, index)

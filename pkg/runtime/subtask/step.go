@@ -48,6 +48,7 @@ func (s *Subtask) Step(budget int) Progress {
 
 // idle flushes what was collected.
 func (s *Subtask) idle() {
+	invariant.Check(!s.pace.Blocked(), "I11", "subtask %s is out of credit, which is not idle", s.id)
 	for i := range s.chain.Operators {
 		op := &s.chain.Operators[i]
 		if op.Instance.Idle == nil {
@@ -179,6 +180,7 @@ func (s *Subtask) stepInput() bool {
 
 // popped ends the turn of a channel whose first frame was a control element.
 func (s *Subtask) popped(ch int, c *inputChannel) {
+	invariant.Check(c.offset == 0, "I2", "subtask %s handles %s of channel %d before the records in front of it", s.id, c.queue.first().Kind, ch)
 	c.queue.pop()
 	s.in.turn(ch, c)
 }
