@@ -329,6 +329,50 @@ func TestI8OldLeaderIsFencedAndChangesNothing(t *testing.T) {
 	})
 }
 
+// TestI8LeaderStepsDownWhenItsRecordIsGoneOrPutBack drives the real
+// coordinator: it drops fences below its own token.
+func TestI8LeaderStepsDownWhenItsRecordIsGoneOrPutBack(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, w *world){
+		"deleted": func(t *testing.T, w *world) {
+			if err := w.records.DeleteJob(t.Context(), testJob); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"put back": func(t *testing.T, w *world) {
+			if err := w.records.DeleteJob(t.Context(), testJob); err != nil {
+				t.Fatal(err)
+			}
+			if result := w.records.CreateRecord(t.Context(), FirstRecord(testJob, "backup")); result.Outcome != checkpointstore.Swapped {
+				t.Fatal(result.Err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				g := graph.ExecutionGraph{Vertices: []graph.Vertex{{Name: "v", Chain: []ids.OperatorUID{"v"}, Parallelism: 1}}}
+				d := Start(Options{
+					Job: testJob, Name: "test", Graph: &g, Machine: coordinator.New(coordinator.Config{Job: testJob}, g),
+					Records: w.records, Checkpoints: w.points, Cluster: &cluster{}, CheckpointDir: testDir + "/chk",
+					Nonce: w.nonce, Log: zap.NewNop(),
+				})
+				defer d.Stop()
+				synctest.Wait()
+				if got := w.record(t); got.Token != 1 {
+					t.Fatalf("the record has token %d, want our claim", got.Token)
+				}
+				spoil(t, w)
+				// A cancel is the next thing to be written.
+				_, err := d.Cancel(t.Context())
+				<-d.Done()
+				if d.End() != SteppedDown || !errors.Is(err, ErrSteppedDown) {
+					t.Errorf("ended as %d, the cancel was answered %v", d.End(), err)
+				}
+			})
+		})
+	}
+}
+
 func TestClaimTellsWhatWasThereAndFailsWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

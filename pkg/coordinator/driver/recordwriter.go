@@ -205,12 +205,16 @@ func (w *recordWriter) swap(ctx context.Context, next checkpointstore.JobRecord)
 			w.prev = result.Record
 			return written
 		case checkpointstore.Lost:
-			w.post(coordinator.Fenced{Token: result.Record.Token})
+			// Never less than ours, even if what is there now says so (a record
+			// that was put back from a backup): the coordinator would take it
+			// for an old echo, and the job would run on with nobody to write
+			// its record.
+			w.post(coordinator.Fenced{Token: max(result.Record.Token, next.Token)})
 			return over
 		case checkpointstore.NotWritten:
 			if errors.Is(result.Err, objectstore.ErrNotExist) {
 				// Somebody deleted the record: what we compare with is gone for good.
-				w.post(coordinator.Fenced{})
+				w.post(coordinator.Fenced{Token: next.Token})
 				return over
 			}
 			if !unknown {
