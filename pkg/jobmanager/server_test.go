@@ -97,11 +97,11 @@ func TestSilentTaskManagerIsLostAfterTheTimeoutAndABrokenOneAtOnce(t *testing.T)
 		if n := count(); n != 1 {
 			t.Errorf("%d TaskManagers while it beats, want 1", n)
 		}
-		time.Sleep(4 * time.Second)
+		time.Sleep(3 * time.Second) // the last beat was up to a second ago
 		if n := count(); n != 1 {
 			t.Errorf("%d TaskManagers before the time-out, want 1", n)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if n := count(); n != 0 {
 			t.Errorf("%d TaskManagers after the time-out, want 0", n)

@@ -40,8 +40,9 @@ type artifactCache struct {
 }
 
 type cachedArtifact struct {
-	// fetching is held while the file is fetched, so that it is fetched once.
-	fetching sync.Mutex
+	// turn has room for one: who fetches or checks the file, so that it is
+	// done once.
+	turn     chan struct{}
 	present  bool
 	checked  bool // since this process started
 	size     int64
@@ -71,7 +72,7 @@ func openArtifactCache(dir string, bytesMax int64, tries int, source ArtifactSou
 			}
 			continue
 		}
-		c.mu.entries[file.Name()] = &cachedArtifact{present: true, size: info.Size(), lastUsed: info.ModTime()}
+		c.mu.entries[file.Name()] = &cachedArtifact{turn: make(chan struct{}, 1), present: true, size: info.Size(), lastUsed: info.ModTime()}
 	}
 	return c, nil
 }
@@ -85,15 +86,20 @@ func (c *artifactCache) acquire(ctx context.Context, sum string) (path string, r
 	c.mu.Lock()
 	entry := c.mu.entries[sum]
 	if entry == nil {
-		entry = &cachedArtifact{}
+		entry = &cachedArtifact{turn: make(chan struct{}, 1)}
 		c.mu.entries[sum] = entry
 	}
 	entry.users++
 	c.mu.Unlock()
 	release = sync.OnceFunc(func() { c.release(entry) })
 
-	entry.fetching.Lock()
-	defer entry.fetching.Unlock()
+	select {
+	case entry.turn <- struct{}{}:
+		defer func() { <-entry.turn }()
+	case <-ctx.Done():
+		release()
+		return "", nil, fmt.Errorf("fetch artifact %s: %w", sum, ctx.Err())
+	}
 	path = filepath.Join(c.dir, sum)
 	c.mu.Lock()
 	present, checked := entry.present, entry.checked
