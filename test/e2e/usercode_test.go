@@ -148,7 +148,7 @@ func TestLogsShowWhatSinksPrint(t *testing.T) {
 			if !ok || source == "" {
 				t.Fatalf("a line that is from nowhere: %q", line)
 			}
-			if strings.Contains(source, "out") && strings.Contains(text, `"word"`) {
+			if strings.Contains(source, "out") && strings.Contains(text, "Word:") {
 				printedWords++
 			}
 		}
