@@ -1,6 +1,7 @@
 package jobmanager
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/weirstream/weir/pkg/coordinator/slots"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/pb"
+	"github.com/weirstream/weir/pkg/transport"
 )
 
 // dispatcher is the server as its drivers see it. Each call is one short turn
@@ -64,9 +66,9 @@ func (d dispatcher) LaunchExecutor(id ids.ExecutorID, slotCount int) {
 		}})
 		return
 	}
-	s.mu.executors[id] = &executor{id: id, taskManager: tm}
-	// An error is the TaskManager's loss, which its session's handler reports.
-	_ = tm.session.Send(&pb.TaskManagerCommand{Kind: &pb.TaskManagerCommand_LaunchExecutor{LaunchExecutor: &pb.LaunchExecutor{
+	e := &executor{id: id, taskManager: tm}
+	s.mu.executors[id] = e
+	err := tm.session.Send(&pb.TaskManagerCommand{Kind: &pb.TaskManagerCommand_LaunchExecutor{LaunchExecutor: &pb.LaunchExecutor{
 		Executor:       executorRef(id),
 		ArtifactSha256: j.spec.GetArtifactSha256(),
 		Args:           j.spec.GetArgs(),
@@ -76,6 +78,7 @@ func (d dispatcher) LaunchExecutor(id ids.ExecutorID, slotCount int) {
 		Graph:          j.spec.GetGraph(),
 		JobName:        j.spec.GetName(),
 	}}})
+	s.failUnsentLocked(e, err)
 }
 
 // StopExecutor implements driver.Cluster.
@@ -93,7 +96,21 @@ func (d dispatcher) Send(id ids.ExecutorID, command *pb.ExecutorCommand) {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
 	if e := d.s.mu.executors[id]; e != nil && e.session != nil {
-		// An error is the executor's loss, which its session's handler reports.
-		_ = e.session.Send(command)
+		d.s.failUnsentLocked(e, e.session.Send(command))
 	}
+}
+
+// failUnsentLocked fails the job whose command is larger than a message may
+// be: the session goes on, so that nobody else would notice, and the job would
+// wait for ever for what the executor was never told. Any other error is the
+// end of the session, which its handler reports.
+func (s *Server) failUnsentLocked(e *executor, err error) {
+	if !errors.Is(err, transport.ErrTooLarge) {
+		return
+	}
+	s.loseExecutorLocked(e, coordinator.Failure{
+		Kind: coordinator.PermanentFailure,
+		Message: fmt.Sprintf("what the executor on TaskManager %s has to be told does not fit: %v; use more slots on other TaskManagers, "+
+			"lower execution.checkpointing.memory-threshold, or list fewer splits", e.id.TaskManager, err),
+	}, true)
 }

@@ -165,6 +165,10 @@ func (s *Server) executorDisconnected(e *executor, err error) {
 func (s *Server) executorLost(e *executor, failure coordinator.Failure, kill bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.loseExecutorLocked(e, failure, kill)
+}
+
+func (s *Server) loseExecutorLocked(e *executor, failure coordinator.Failure, kill bool) {
 	if e.gone {
 		return
 	}

@@ -95,13 +95,6 @@ func (s *Server) registerTaskManager(session transport.TaskManagerSession) (*tas
 	tm := &taskManager{
 		id: ids.TaskManagerID(hello.GetTaskManagerId()), hello: hello, session: session, registered: time.Now(),
 	}
-	s.mu.Lock()
-	old := s.mu.taskManagers[tm.id]
-	s.mu.Unlock()
-	if old != nil {
-		// The stream of its earlier session has not been noticed to be broken.
-		s.loseTaskManager(old, "it registered again")
-	}
 	if err := session.Send(&pb.TaskManagerCommand{Kind: &pb.TaskManagerCommand_Accepted{Accepted: s.accepted()}}); err != nil {
 		return nil, err
 	}
@@ -116,6 +109,10 @@ func (s *Server) registerTaskManager(session transport.TaskManagerSession) (*tas
 	defer s.mu.Unlock()
 	if s.mu.closing {
 		return nil, transport.Errorf(transport.ErrUnavailable, "the JobManager is shutting down")
+	}
+	if old := s.mu.taskManagers[tm.id]; old != nil {
+		// The stream of its earlier session has not been noticed to be broken.
+		s.loseTaskManagerLocked(old, "it registered again")
 	}
 	s.mu.taskManagers[tm.id] = tm
 	s.deliverLocked(s.mu.slots.Register(tm.id, int(hello.GetSlots())))
@@ -157,10 +154,16 @@ func (s *Server) accepted() *pb.HelloAccepted {
 func (s *Server) loseTaskManager(tm *taskManager, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.loseTaskManagerLocked(tm, reason)
+}
+
+func (s *Server) loseTaskManagerLocked(tm *taskManager, reason string) {
 	if tm.lost {
 		return
 	}
 	tm.lost = true
+	// Should it live after all, it must not take itself for registered.
+	tm.session.Close() // does not wait
 	if s.mu.taskManagers[tm.id] == tm {
 		delete(s.mu.taskManagers, tm.id)
 	}
