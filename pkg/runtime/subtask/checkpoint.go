@@ -76,7 +76,7 @@ func (t *taken) release() {
 // snapshots are those frozen and not yet written. They are written one at a
 // time and in order: a two-phase sink hands its open transactions from one to
 // the next. Their number is bounded by the checkpoints that the coordinator
-// has under way.
+// has under way, since those that it gives up leave the queue.
 type snapshots struct {
 	queue   []*taken
 	writing bool
@@ -96,6 +96,20 @@ func (q *snapshots) giveUp(id ids.CheckpointID) {
 	q.givenUp = append(q.givenUp, id)
 	if len(q.givenUp) > givenUpMax {
 		q.givenUp = slices.Delete(q.givenUp, 0, 1)
+	}
+}
+
+// forget drops a snapshot that is given up and still waits to be written: a
+// store that is slower than checkpoints expire would otherwise be busy for ever
+// with those that nobody wants, and their frozen state would pile up. What a
+// two-phase sink prepared for it is in the snapshots behind it.
+func (q *snapshots) forget(id ids.CheckpointID) {
+	for i, t := range q.queue {
+		if t.barrier.Checkpoint == id {
+			t.release()
+			q.queue = slices.Delete(q.queue, i, i+1)
+			return
+		}
 	}
 }
 
@@ -142,6 +156,7 @@ func (s *Subtask) NotifyAborted(id ids.CheckpointID) {
 		return
 	}
 	s.snapshot.giveUp(id)
+	s.snapshot.forget(id)
 	if s.paused && s.pausedFor == id && !s.cfg.Suspended {
 		s.paused, s.pausedFor = false, 0
 		s.fetch()

@@ -31,6 +31,8 @@ type rig struct {
 	graph   graph.ExecutionGraph
 	hosts   map[ids.SubtaskID]*host
 	order   []ids.SubtaskID
+	// slow holds the writing of snapshots back.
+	slow bool
 }
 
 // host is one subtask with everything it asked for.
@@ -153,13 +155,21 @@ func (r *rig) deliver(h *host) {
 	}
 }
 
-// doWork carries out what a subtask has asked for.
-func (r *rig) doWork(h *host) {
-	for len(h.work) > 0 {
-		w := h.work[0]
-		h.work = h.work[1:]
+// doWork carries out what a subtask has asked for, and reports whether there
+// was anything.
+func (r *rig) doWork(h *host) bool {
+	did := false
+	for i := 0; i < len(h.work); {
+		w := h.work[i]
+		if r.slow && w.Lane == subtask.SnapshotLane {
+			i++
+			continue
+		}
+		did = true
+		h.work = slices.Delete(h.work, i, i+1)
 		h.s.Complete(w.Run(context.Background()))
 	}
+	return did
 }
 
 // run steps everything until nothing moves, or until stop says so.
@@ -168,8 +178,7 @@ func (r *rig) run(stop func() bool) {
 		moved := false
 		for _, id := range r.order {
 			h := r.hosts[id]
-			moved = moved || len(h.work) > 0
-			r.doWork(h)
+			moved = r.doWork(h) || moved
 			before := h.s.Metrics()
 			p := h.s.Step(1)
 			after := h.s.Metrics()

@@ -186,6 +186,42 @@ func TestAbortFasterThanTrigger(t *testing.T) {
 	}
 }
 
+// TestSnapshotThatIsGivenUpBeforeItIsWrittenIsNotWritten: while the store is
+// slow, checkpoints expire; only the one that is being written and those that
+// are still wanted cost anything, and nothing that a sink prepared is lost.
+func TestSnapshotThatIsGivenUpBeforeItIsWrittenIsNotWritten(t *testing.T) {
+	o, world := small(), simjob.NewWorld()
+	r := newRig(t, o, world, newStore(t), 1, restorePoint{})
+	steps := 0
+	r.run(func() bool { steps++; return steps > 60 })
+	r.slow = true // snapshots are not written
+	for id := ids.CheckpointID(1); id <= 5; id++ {
+		r.trigger(element.Barrier{Checkpoint: id})
+		steps = 0
+		r.run(func() bool { steps++; return steps > 40 })
+		if id < 5 {
+			for _, sub := range r.order {
+				r.hosts[sub].s.NotifyAborted(id)
+			}
+		}
+	}
+	r.slow = false
+	r.run(func() bool { return len(r.acks(5)) == len(r.order) })
+	for id := ids.CheckpointID(2); id < 5; id++ {
+		if n := len(r.acks(id)); n != 0 {
+			t.Errorf("%d subtasks wrote checkpoint %d, which was given up while it waited", n, id)
+		}
+	}
+	if n := len(r.acks(5)); n != len(r.order) {
+		t.Fatalf("%d of %d subtasks acknowledged the checkpoint that was wanted", n, len(r.order))
+	}
+	finish(t, r, 6)
+	r.close()
+	if err := o.CheckOutput(world.Committed(), true); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestStopBarrierPausesSources: nothing is emitted behind the barrier of a
 // stop-with-savepoint, and everything goes on if it is given up.
 func TestStopBarrierPausesSources(t *testing.T) {
