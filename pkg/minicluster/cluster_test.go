@@ -100,7 +100,7 @@ func committed(t *testing.T, output string) []string {
 	return names
 }
 
-func start(t *testing.T, ctx context.Context, taskManagers, slots int) *minicluster.Cluster {
+func start(ctx context.Context, t *testing.T, taskManagers, slots int) *minicluster.Cluster {
 	t.Helper()
 	c, err := minicluster.Start(ctx, minicluster.Options{
 		TaskManagers: taskManagers, Slots: slots, Dir: t.TempDir(), Log: zaptest.NewLogger(t),
@@ -123,7 +123,7 @@ func start(t *testing.T, ctx context.Context, taskManagers, slots int) *miniclus
 
 // await asks for the job's status until ok. The status changes by events of
 // the cluster that nobody can wait for from outside, so it is asked again.
-func await(t *testing.T, ctx context.Context, c *minicluster.Cluster, job ids.JobID, what string, ok func(*pb.JobStatusResponse) bool) *pb.JobStatusResponse {
+func await(ctx context.Context, t *testing.T, c *minicluster.Cluster, job ids.JobID, what string, ok func(*pb.JobStatusResponse) bool) *pb.JobStatusResponse {
 	t.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
@@ -151,7 +151,7 @@ func describe(s *pb.JobStatusResponse) string {
 	return text
 }
 
-func finish(t *testing.T, ctx context.Context, c *minicluster.Cluster, job ids.JobID) *pb.JobStatusResponse {
+func finish(ctx context.Context, t *testing.T, c *minicluster.Cluster, job ids.JobID) *pb.JobStatusResponse {
 	t.Helper()
 	final, err := c.Wait(ctx, job)
 	if err != nil {
@@ -166,14 +166,14 @@ func finish(t *testing.T, ctx context.Context, c *minicluster.Cluster, job ids.J
 func TestI1KilledTaskManagerLosesAndDoublesNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	c := start(t, ctx, 3, 1)
+	c := start(ctx, t, 3, 1)
 	const numbers = 6000
 	output := t.TempDir()
 	job, err := c.Submit(ctx, counting(t, numbers, 3000, output), minicluster.JobOptions{Parallelism: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	running := await(t, ctx, c, job, "checkpoint 2", func(s *pb.JobStatusResponse) bool { return s.GetLastCheckpoint() >= 2 })
+	running := await(ctx, t, c, job, "checkpoint 2", func(s *pb.JobStatusResponse) bool { return s.GetLastCheckpoint() >= 2 })
 	victim := running.GetVertices()[1].GetSubtasks()[0].GetTaskManagerId()
 	var number int
 	if _, err := fmt.Sscanf(victim, "tm-%d", &number); err != nil {
@@ -182,7 +182,7 @@ func TestI1KilledTaskManagerLosesAndDoublesNothing(t *testing.T) {
 	if err := c.KillTaskManager(number); err != nil {
 		t.Log(err)
 	}
-	final := finish(t, ctx, c, job)
+	final := finish(ctx, t, c, job)
 	if final.GetRestarts() != 1 {
 		t.Errorf("%d restarts, want 1: %s", final.GetRestarts(), describe(final))
 	}
@@ -195,21 +195,21 @@ func TestI1KilledTaskManagerLosesAndDoublesNothing(t *testing.T) {
 func TestJobManagerThatRestartsResumesTheJob(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	c := start(t, ctx, 2, 1)
+	c := start(ctx, t, 2, 1)
 	const numbers = 6000
 	output := t.TempDir()
 	job, err := c.Submit(ctx, counting(t, numbers, 3000, output), minicluster.JobOptions{Parallelism: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, ctx, c, job, "checkpoint 2", func(s *pb.JobStatusResponse) bool { return s.GetLastCheckpoint() >= 2 })
+	await(ctx, t, c, job, "checkpoint 2", func(s *pb.JobStatusResponse) bool { return s.GetLastCheckpoint() >= 2 })
 	if err := c.StopJobManager(); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.StartJobManager(ctx); err != nil {
 		t.Fatal(err)
 	}
-	final := finish(t, ctx, c, job)
+	final := finish(ctx, t, c, job)
 	if final.GetRestoredCheckpoint() < 2 {
 		t.Errorf("restored checkpoint %d, want 2 or later", final.GetRestoredCheckpoint())
 	}
@@ -237,14 +237,14 @@ func TestJobManagerThatRestartsResumesTheJob(t *testing.T) {
 func TestStopWithSavepointAndResumeAtAnotherParallelism(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	c := start(t, ctx, 2, 2)
+	c := start(ctx, t, 2, 2)
 	const numbers = 6000
 	output, savepoints := t.TempDir(), t.TempDir()
 	job, err := c.Submit(ctx, counting(t, numbers, 3000, output), minicluster.JobOptions{Parallelism: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, ctx, c, job, "checkpoint 1", func(s *pb.JobStatusResponse) bool { return s.GetLastCheckpoint() >= 1 })
+	await(ctx, t, c, job, "checkpoint 1", func(s *pb.JobStatusResponse) bool { return s.GetLastCheckpoint() >= 1 })
 	if path, err := c.Savepoint(ctx, job, savepoints); err != nil {
 		t.Fatal(err)
 	} else if _, err := os.Stat(filepath.Join(strings.TrimPrefix(path, "file://"), "_metadata")); err != nil {
@@ -254,7 +254,7 @@ func TestStopWithSavepointAndResumeAtAnotherParallelism(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopped := finish(t, ctx, c, job)
+	stopped := finish(ctx, t, c, job)
 	if stopped.GetLastCheckpointPath() == "" {
 		t.Errorf("stopped job has no restore point: %s", describe(stopped))
 	}
@@ -262,19 +262,19 @@ func TestStopWithSavepointAndResumeAtAnotherParallelism(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	finish(t, ctx, c, job)
+	finish(ctx, t, c, job)
 	checkCounts(t, output, numbers)
 }
 
 func TestCancelEndsTheJob(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	c := start(t, ctx, 1, 1)
+	c := start(ctx, t, 1, 1)
 	job, err := c.Submit(ctx, counting(t, datagen.Unbounded, 1000, t.TempDir()), minicluster.JobOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, ctx, c, job, "RUNNING", func(s *pb.JobStatusResponse) bool { return s.GetStatus() == "RUNNING" })
+	await(ctx, t, c, job, "RUNNING", func(s *pb.JobStatusResponse) bool { return s.GetStatus() == "RUNNING" })
 	if err := c.Cancel(ctx, job); err != nil {
 		t.Fatal(err)
 	}
@@ -290,24 +290,24 @@ func TestCancelEndsTheJob(t *testing.T) {
 func TestJobThatNeedsMoreSlotsSaysSoAndGetsThem(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	c := start(t, ctx, 1, 2)
+	c := start(ctx, t, 1, 2)
 	output := t.TempDir()
 	job, err := c.Submit(ctx, counting(t, 100, 0, output), minicluster.JobOptions{Parallelism: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, ctx, c, job, "waiting", func(s *pb.JobStatusResponse) bool { return s.GetDetail() == "waiting for 4 slots, 2 free" })
+	await(ctx, t, c, job, "waiting", func(s *pb.JobStatusResponse) bool { return s.GetDetail() == "waiting for 4 slots, 2 free" })
 	if _, err := c.StartTaskManager(); err != nil {
 		t.Fatal(err)
 	}
-	finish(t, ctx, c, job)
+	finish(ctx, t, c, job)
 	checkCounts(t, output, 100)
 }
 
 func TestPanicOfUserCodeIsTheCauseWithItsStack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	c := start(t, ctx, 1, 1)
+	c := start(ctx, t, 1, 1)
 	env := stream.NewEnv("panics")
 	numbers := stream.From(env, "numbers", datagen.Sequence(10))
 	bad := stream.Map(numbers, func(v uint64) (count, error) {

@@ -20,7 +20,7 @@ import (
 
 // ArtifactSource is where artifacts come from; *transport.JobManager.
 type ArtifactSource interface {
-	GetArtifact(ctx context.Context, sha256 string) (content io.ReadCloser, size int64, err error)
+	GetArtifact(ctx context.Context, sum string) (content io.ReadCloser, size int64, err error)
 }
 
 // artifactCache keeps fetched artifacts in a directory, each under its

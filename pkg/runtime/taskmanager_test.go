@@ -57,19 +57,6 @@ func (u *uplink) Recv() (*pb.TaskManagerCommand, error) {
 
 func (u *uplink) Close() { u.once.Do(func() { close(u.closed) }) }
 
-// drain takes everything that was reported.
-func (u *uplink) drain() []*pb.TaskManagerReport {
-	var all []*pb.TaskManagerReport
-	for {
-		select {
-		case m := <-u.reports:
-			all = append(all, m)
-		default:
-			return all
-		}
-	}
-}
-
 // answer plays the JobManager until the session ends: it accepts, and answers
 // heartbeats while answering says so.
 func (u *uplink) answer(answering func() bool, others chan<- *pb.TaskManagerReport) {

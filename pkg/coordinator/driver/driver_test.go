@@ -298,7 +298,7 @@ func TestI8OldLeaderIsFencedAndChangesNothing(t *testing.T) {
 			case coordinator.TaskManagerLost: // what wakes the old leader
 				return []coordinator.Effect{coordinator.PublishCheckpoint{Token: 1, Checkpoint: 7, Record: running(7)}}
 			case coordinator.Fenced:
-				return []coordinator.Effect{coordinator.StepDown{Token: e.Token}}
+				return []coordinator.Effect{coordinator.StepDown(e)}
 			}
 			return nil
 		}
