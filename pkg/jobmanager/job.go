@@ -57,9 +57,6 @@ func (s *Server) makeJob(spec *pb.JobSpec) (*job, error) {
 	if parallelism == 0 {
 		parallelism = config.DefaultParallelism.Get(jobConfig)
 	}
-	if logical.MaxParallelism == 0 {
-		logical.MaxParallelism = config.MaxParallelism.Get(jobConfig)
-	}
 	expanded, err := graph.Expand(logical, parallelism)
 	if err != nil {
 		return nil, transport.Errorf(transport.ErrInvalid, "%v", err)

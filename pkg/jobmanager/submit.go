@@ -13,6 +13,7 @@ import (
 	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/internal/logfield"
 	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/config"
 	"github.com/weirstream/weir/pkg/coordinator/driver"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
@@ -53,6 +54,13 @@ func (s *Server) SubmitJob(ctx context.Context, r *pb.SubmitJobRequest) (*pb.Sub
 	j, err := s.makeJob(spec)
 	if err != nil {
 		return nil, err
+	}
+	if spec.GetGraph().GetMaxParallelism() == 0 {
+		// Fixed for the job's life: whatever the configuration says later.
+		spec.Graph.MaxParallelism = int32(config.MaxParallelism.Get(j.config))
+		if j, err = s.makeJob(spec); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.checkArtifact(ctx, spec.GetArtifactSha256()); err != nil {
 		return nil, err
@@ -234,7 +242,35 @@ func (s *Server) recoverJobs(ctx context.Context) error {
 			return err
 		}
 	}
+	s.sweep(ctx, len(known))
 	return nil
+}
+
+// sweep deletes what no job needs of what was uploaded and put: artifacts, and
+// jobs that were never accepted. Nobody can submit yet. While there is a job
+// that could not be recovered nobody knows what it needs, and all stays.
+func (s *Server) sweep(ctx context.Context, known int) {
+	s.mu.Lock()
+	var keep []string
+	for _, j := range s.mu.jobs {
+		if j.final == nil {
+			keep = append(keep, j.spec.GetArtifactSha256())
+		}
+	}
+	recovered := len(s.mu.jobs)
+	s.mu.Unlock()
+	if recovered < known {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	deleted, err := s.store.Sweep(ctx, keep)
+	if err != nil {
+		s.log.Warn("artifacts that no job needs were not deleted: the next start tries again", zap.Error(err))
+	}
+	if deleted > 0 {
+		s.log.Info("deleted artifacts and jobs that nobody needs", logfield.Count(deleted))
+	}
 }
 
 // recoverJob brings one job back. What cannot be understood is left as it is
