@@ -99,6 +99,7 @@ func Open(ctx context.Context, options Options) (*Server, error) {
 	if err := s.recoverJobs(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.sweep(ctx)
 	return s, nil
 }
 
