@@ -39,7 +39,7 @@ func (c *cli) submitCommand() *cobra.Command {
 			"0 when it finished. Ctrl-C ends the command, not the job: cancel does that.",
 		Example: "  flinkctl submit ./examples/flights -- --input flights.jsonl --output out\n" +
 			"  flinkctl submit --detached --parallelism 4 -D execution.checkpointing.interval=500ms ./myjob\n" +
-			"  flinkctl submit --from-savepoint savepoints/savepoint-4f2a51-17 ./myjob",
+			"  flinkctl submit --from-savepoint savepoints/savepoint-4f2a5100000000000000000000000001-17 ./myjob",
 		Args: func(cmd *cobra.Command, args []string) error {
 			programs := args
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
