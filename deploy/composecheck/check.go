@@ -26,7 +26,7 @@ const (
 	// The job fits on the two TaskManagers that are left; deploy/config.yaml gives each two slots.
 	taskManagers, parallelism = 3, 4
 	// killAfter is the checkpoint behind which the container is killed.
-	killAfter = 3
+	killAfter = 5
 	// checkpoints is where deploy/config.yaml puts them.
 	checkpoints = "s3://weir/checkpoints"
 	// Where the volume has the job's data, in every container.
@@ -40,6 +40,9 @@ type check struct {
 	dir     string
 	truth   *flightstruth.Truth
 	opener  *open.Opener
+
+	jobManager string            // its container
+	hosts      map[string]string // of TaskManagers, by container
 
 	job       string
 	victim    string // container
@@ -69,7 +72,34 @@ func (c *check) start(ctx context.Context) error {
 	if err := c.awaitTaskManagers(ctx, taskManagers); err != nil {
 		return err
 	}
+	if err := c.findContainers(ctx); err != nil {
+		return err
+	}
 	tell("cluster up with %d TaskManagers after %.1f s; JobManager at %s", taskManagers, time.Since(began).Seconds(), c.compose.jobManager)
+	return nil
+}
+
+// findContainers asks compose before the job runs: it takes its time, and the
+// kill is to come in the middle of the job.
+func (c *check) findContainers(ctx context.Context) error {
+	jobManagers, err := c.compose.containers(ctx, "jobmanager")
+	if err != nil {
+		return err
+	}
+	if len(jobManagers) != 1 {
+		return fmt.Errorf("there are %d JobManager containers", len(jobManagers))
+	}
+	c.jobManager = jobManagers[0]
+	containers, err := c.compose.containers(ctx, "taskmanager")
+	if err != nil {
+		return err
+	}
+	c.hosts = map[string]string{}
+	for _, container := range containers {
+		if c.hosts[container], err = c.compose.hostname(ctx, container); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -85,13 +115,6 @@ func (c *check) awaitTaskManagers(ctx context.Context, want int) error {
 }
 
 func (c *check) submit(ctx context.Context) error {
-	jobManagers, err := c.compose.containers(ctx, "jobmanager")
-	if err != nil {
-		return err
-	}
-	if len(jobManagers) != 1 {
-		return fmt.Errorf("there are %d JobManager containers", len(jobManagers))
-	}
 	// A directory of that name is copied as one, with the file in it.
 	staged := filepath.Join(c.dir, "input")
 	if err := os.MkdirAll(staged, 0o755); err != nil {
@@ -104,7 +127,7 @@ func (c *check) submit(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(staged, "flights.jsonl"), content, 0o644); err != nil {
 		return err
 	}
-	if _, err := c.compose.docker(ctx, "cp", staged, jobManagers[0]+":/data"); err != nil {
+	if _, err := c.compose.docker(ctx, "cp", staged, c.jobManager+":/data"); err != nil {
 		return err
 	}
 	c.job, err = c.driver.Submit(ctx, "--parallelism", fmt.Sprint(parallelism),
@@ -136,7 +159,7 @@ func (c *check) reachMiddle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.choose(ctx, last.StatefulSubtasks(status))
+	return c.choose(last.StatefulSubtasks(status))
 }
 
 // listMetadata lists the metadata of the job's checkpoints.
@@ -163,16 +186,8 @@ func (c *check) inspect(ctx context.Context, uri string) (*flightstruth.Checkpoi
 
 // choose finds a container whose TaskManager runs subtasks with state. A
 // TaskManager's ID starts with its host's name.
-func (c *check) choose(ctx context.Context, subtasks map[string][]int32) error {
-	containers, err := c.compose.containers(ctx, "taskmanager")
-	if err != nil {
-		return err
-	}
-	for _, container := range containers {
-		host, err := c.compose.hostname(ctx, container)
-		if err != nil {
-			return err
-		}
+func (c *check) choose(subtasks map[string][]int32) error {
+	for container, host := range c.hosts {
 		for taskManager, own := range subtasks {
 			if strings.HasPrefix(taskManager, host) && len(own) > len(c.lost) {
 				c.victim, c.host, c.lost = container, host, slices.Sorted(slices.Values(own))
