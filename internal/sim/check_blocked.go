@@ -95,6 +95,7 @@ func (w *watchedAligner) Barrier(ch int, b element.Barrier) []align.Action {
 		w.h.x.c.fail("I5", "%s: blocked channel %d delivered barrier %d", w.h.name, ch, b.Checkpoint)
 	}
 	actions := w.Aligner.Barrier(ch, b)
+	w.compare()
 	for _, x := range actions {
 		w.h.x.c.trace.add("%s: barrier %d on channel %d: %s", w.h.name, b.Checkpoint, ch, x)
 	}
@@ -104,13 +105,28 @@ func (w *watchedAligner) Barrier(ch int, b element.Barrier) []align.Action {
 // CancelMarker implements subtask.Aligner.
 func (w *watchedAligner) CancelMarker(ch int, id ids.CheckpointID) []align.Action {
 	w.h.alignment.gaveUp(id)
-	return w.Aligner.CancelMarker(ch, id)
+	actions := w.Aligner.CancelMarker(ch, id)
+	w.compare()
+	return actions
 }
 
 // Abort implements subtask.Aligner.
 func (w *watchedAligner) Abort(id ids.CheckpointID) []align.Action {
 	w.h.alignment.gaveUp(id)
-	return w.Aligner.Abort(id)
+	actions := w.Aligner.Abort(id)
+	w.compare()
+	return actions
+}
+
+// compare demands that the aligner blocks the channels that the model blocks,
+// and no other: one that is held for nothing holds up the next checkpoint.
+func (w *watchedAligner) compare() {
+	a := w.h.alignment
+	for ch, has := range a.has {
+		if want := a.barrier != 0 && has; want != w.IsBlocked(ch) {
+			w.h.x.c.fail("I5", "%s: channel %d should be blocked: %t, the aligner says %t", w.h.name, ch, want, !want)
+		}
+	}
 }
 
 // observeInputs watches the decode loops of a program.

@@ -60,6 +60,14 @@ func (c *cluster) checkAcked(h *host, r subtask.AckReport) {
 	})
 }
 
+// checkStopped sees every record: a source emits none behind the barrier of a
+// stop, unless the stop was given up.
+func (c *cluster) checkStopped() {
+	if h := c.stepped; h != nil && h.stoppedFor != 0 && h.x.job.graph.IsSource(h.id.Vertex) {
+		c.fail("stop", "%s emits a record behind the barrier of stop-savepoint %d", h.name, h.stoppedFor)
+	}
+}
+
 // checkAnswer sees a user told that his savepoint is complete.
 func (c *cluster) checkAnswer(d *jobDriver, a coordinator.Answer) {
 	if a.Path == "" {

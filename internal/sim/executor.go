@@ -134,7 +134,12 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 		x.c.checkNotified(x, e.Checkpoint)
 		x.each(func(h *host) { h.s.NotifyComplete(e.Checkpoint) })
 	case coordinator.NotifyAborted:
-		x.each(func(h *host) { h.s.NotifyAborted(e.Checkpoint) })
+		x.each(func(h *host) {
+			if h.stoppedFor == e.Checkpoint {
+				h.stoppedFor = 0
+			}
+			h.s.NotifyAborted(e.Checkpoint)
+		})
 	case coordinator.FinishTasks:
 		x.each(func(h *host) { h.s.Finish() })
 	case coordinator.CancelTasks:

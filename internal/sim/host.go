@@ -30,6 +30,8 @@ type host struct {
 	working   int
 	last      coordinator.Event
 	alignment *alignmentCheck
+	// stoppedFor is the stop-with-savepoint whose barrier a source has emitted.
+	stoppedFor ids.CheckpointID
 }
 
 var _ subtask.Host = (*host)(nil)
@@ -69,6 +71,7 @@ func (h *host) step() {
 // interrupt leaves mail between two records, so that the rest of the frame
 // waits for the next step.
 func (c *cluster) interrupt() {
+	c.checkStopped()
 	if c.stepped != nil && c.chance(c.options.InterruptOdds) {
 		c.stepped.s.Pace().MailWaits()
 	}

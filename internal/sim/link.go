@@ -80,6 +80,9 @@ func (l *link) delay() time.Duration {
 }
 
 func (l *link) send(f element.Frame) {
+	if f.Kind == element.BarrierKind && f.Barrier.Stop {
+		l.from.stoppedFor = f.Barrier.Checkpoint
+	}
 	if f.Kind == element.Records {
 		// One frame may overdraw the credit, which must not be used up before.
 		if l.window <= 0 {

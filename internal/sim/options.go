@@ -49,6 +49,8 @@ type Options struct {
 	// user ends the job in the middle, if at all.
 	Savepoints   int
 	Stop, Cancel bool
+	// StopTries is how often a user asks for the stop before giving up.
+	StopTries int
 }
 
 // optionsStream separates the draws of the options from those of the run, so
@@ -107,7 +109,7 @@ func Draw(seed uint64) Options {
 	}
 	switch r.IntN(6) {
 	case 0, 1:
-		o.Stop = true
+		o.Stop, o.StopTries = true, []int{1, 100}[r.IntN(2)]
 	case 2:
 		o.Cancel = r.IntN(2) == 0
 	}
@@ -125,7 +127,7 @@ func (o Options) String() string {
 	fmt.Fprintf(&b, "times: fetch %s, link %s, session %s, store %s\n", o.FetchMax, o.LinkMax, o.SessionMax, o.StoreMax)
 	fmt.Fprintf(&b, "checkpoints: every %s, timeout %s, pause %s, %d at once, retained %d, retention %d, tolerable failures %d\n",
 		o.Interval, o.Timeout, o.MinPause, o.MaxConcurrent, o.Retained, o.Retention, o.TolerableFailures)
-	fmt.Fprintf(&b, "user: %d savepoints, stop %t, cancel %t\n", o.Savepoints, o.Stop, o.Cancel)
+	fmt.Fprintf(&b, "user: %d savepoints, stop %t (%d tries), cancel %t\n", o.Savepoints, o.Stop, o.StopTries, o.Cancel)
 	fmt.Fprintf(&b, "faults: for %s, every %s:", o.Safety, o.FaultMean)
 	for kind := range faultKinds {
 		switch {

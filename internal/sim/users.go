@@ -23,7 +23,7 @@ func (u *users) begin() {
 		c.at(c.between(0, c.options.Safety), "savepoint", func() { u.savepoint(false, 3) })
 	}
 	if c.options.Stop {
-		c.at(c.between(c.options.Safety/5, c.options.Safety), "stop", func() { u.savepoint(true, 100) })
+		c.at(c.between(c.options.Safety/5, c.options.Safety), "stop", func() { u.savepoint(true, c.options.StopTries) })
 	}
 	if c.options.Cancel {
 		c.at(c.between(c.options.Safety/5, c.options.Safety), "cancel", u.cancel)

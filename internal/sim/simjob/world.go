@@ -207,8 +207,11 @@ func (c *committer) Recover(_ context.Context, r operator.Recovery) error {
 }
 
 // Commit implements operator.Committer.
-func (c *committer) Commit(_ context.Context, all []operator.Committable) error {
+func (c *committer) Commit(ctx context.Context, all []operator.Committable) error {
 	for _, name := range all {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := c.world.Observer.fails(Committing); err != nil {
 			return err
 		}
