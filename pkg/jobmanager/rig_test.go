@@ -29,6 +29,8 @@ type wire[Out, In any] struct {
 	in     chan *In
 	once   sync.Once
 	closed chan struct{}
+	// refuse, if set, says what is wrong with a message.
+	refuse func(*Out) error
 }
 
 // wireQueueMax is more than any test sends.
@@ -39,6 +41,11 @@ func newWire[Out, In any]() *wire[Out, In] {
 }
 
 func (w *wire[Out, In]) Send(m *Out) error {
+	if w.refuse != nil {
+		if err := w.refuse(m); err != nil {
+			return err
+		}
+	}
 	select {
 	case <-w.closed:
 		return errors.New("closed")
@@ -71,6 +78,8 @@ type rig struct {
 	mu      sync.Mutex
 	decide  func(faulty.Call) faulty.Fault
 	serving sync.WaitGroup
+	// refuse says what is wrong with a command to a TaskManager that connects.
+	refuse func(*pb.TaskManagerCommand) error
 }
 
 func newRig(t *testing.T, overrides ...string) *rig {
@@ -134,6 +143,7 @@ func (r *rig) close() {
 // taskManager connects a TaskManager and returns its end after the hello.
 func (r *rig) taskManager(hello *pb.TaskManagerHello) *taskManagerWire {
 	w := newWire[pb.TaskManagerCommand, pb.TaskManagerReport]()
+	w.refuse = r.refuse
 	r.serving.Go(func() {
 		defer w.Close()
 		_ = r.TaskManagerSession(context.Background(), w)

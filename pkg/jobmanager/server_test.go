@@ -264,6 +264,28 @@ func TestExecutorThatCannotStartHereFailsTheJob(t *testing.T) {
 	})
 }
 
+func TestCommandThatDoesNotFitFailsTheJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.close()
+		r.refuse = func(c *pb.TaskManagerCommand) error {
+			if c.GetLaunchExecutor() != nil {
+				return transport.Errorf(transport.ErrTooLarge, "message of many bytes")
+			}
+			return nil
+		}
+		r.taskManager(helloOf("tm", 1))
+		id, err := r.submit(spec("job", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if status := r.status(id); status.GetStatus() != "FAILED" || !strings.Contains(status.GetCause().GetMessage(), "message of many bytes") {
+			t.Errorf("%s because of %v", status.GetStatus(), status.GetCause())
+		}
+	})
+}
+
 func TestSubmissionsThatAreWrongAreRefusedAndLeaveNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -242,35 +242,7 @@ func (s *Server) recoverJobs(ctx context.Context) error {
 			return err
 		}
 	}
-	s.sweep(ctx, len(known))
 	return nil
-}
-
-// sweep deletes what no job needs of what was uploaded and put: artifacts, and
-// jobs that were never accepted. Nobody can submit yet. While there is a job
-// that could not be recovered nobody knows what it needs, and all stays.
-func (s *Server) sweep(ctx context.Context, known int) {
-	s.mu.Lock()
-	var keep []string
-	for _, j := range s.mu.jobs {
-		if j.final == nil {
-			keep = append(keep, j.spec.GetArtifactSha256())
-		}
-	}
-	recovered := len(s.mu.jobs)
-	s.mu.Unlock()
-	if recovered < known {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	deleted, err := s.store.Sweep(ctx, keep)
-	if err != nil {
-		s.log.Warn("artifacts that no job needs were not deleted: the next start tries again", zap.Error(err))
-	}
-	if deleted > 0 {
-		s.log.Info("deleted artifacts and jobs that nobody needs", logfield.Count(deleted))
-	}
 }
 
 // recoverJob brings one job back. What cannot be understood is left as it is
