@@ -87,7 +87,7 @@ $(VERSITYGW):
 
 # Compose 2 where it is installed, else 1. The classic builder needs no plugin.
 COMPOSE = $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi) \
-	--file deploy/docker-compose.yml
+	--project-name weir --file deploy/docker-compose.yml
 IMAGE_DIR := .tools/image
 
 .PHONY: images
