@@ -26,7 +26,7 @@ func (c *cli) cancelCommand() *cobra.Command {
 				}
 				response, err := jobManager.CancelJob(ctx, &pb.CancelJobRequest{JobId: job})
 				if err != nil {
-					return err
+					return ofJob(job, err)
 				}
 				return c.result(cliresult.Cancellation{ID: job, Status: response.GetStatus()}, func() error {
 					return c.say("job %s is %s\n", job, response.GetStatus())

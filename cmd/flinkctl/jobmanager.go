@@ -58,6 +58,14 @@ func read[Request, Response any](ctx context.Context, request *Request,
 	return call(ctx, request)
 }
 
+// ofJob names the job in a refusal, which only says what is in the way.
+func ofJob(job string, err error) error {
+	if errors.Is(err, transport.ErrRefused) {
+		return fmt.Errorf("job %s: %w", job, err)
+	}
+	return err
+}
+
 // oneJob checks the arguments of verbs that take a job and nothing else.
 func oneJob(cmd *cobra.Command, args []string) error {
 	switch len(args) {

@@ -51,7 +51,7 @@ func (c *cli) savepoint(ctx context.Context, given, dir string, stop bool) error
 		}
 		response, err := jobManager.Savepoint(ctx, &pb.SavepointRequest{JobId: job, Dir: dir, Stop: stop})
 		if err != nil {
-			return err
+			return ofJob(job, err)
 		}
 		result := cliresult.Savepoint{Path: response.GetPath(), Checkpoint: response.GetCheckpoint()}
 		return c.result(result, func() error {

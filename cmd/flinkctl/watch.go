@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirstream/weir/internal/cliresult"
@@ -27,7 +28,7 @@ const (
 
 // watch shows the job's progress on stderr until it ends, and returns how it did.
 func (c *cli) watch(ctx context.Context, jobManager *transport.JobManager, job string) error {
-	w := &watcher{cli: c, live: isTerminal(c.stderr)}
+	w := &watcher{cli: c, live: isTerminal(c.stderr), recordAt: time.Now()}
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for {
@@ -84,11 +85,17 @@ func (w *watcher) show(s *cliresult.JobStatus) {
 		w.print("connected again")
 		w.lostAt = time.Time{}
 	}
+	told := false
 	for _, event := range newEvents(w.events, s.Events) {
 		w.print(event.Time.Local().Format(time.TimeOnly) + "  " + event.Text)
+		told = told || strings.HasSuffix(event.Text, "-> "+s.Status)
 	}
 	w.events = s.Events
-	if s.Status != w.status || s.Detail != w.detail {
+	switch {
+	case s.Status == w.status && s.Detail == w.detail:
+	case told && s.Detail == "":
+		w.status, w.detail = s.Status, s.Detail
+	default:
 		text := "job is " + s.Status
 		if s.Detail != "" {
 			text += ": " + s.Detail
