@@ -135,7 +135,9 @@ func (c *committer) publish(t committable) error {
 			absolute(pending), info.Size(), t.size)
 	}
 	err = linkNoReplace(pending, visible)
-	if errors.Is(err, fs.ErrExist) {
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+		// Somebody was faster, such as a process of an older attempt that does
+		// not know yet that it was replaced.
 		err = c.checkCommitted(t)
 	}
 	if err != nil {

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weirstream/weir/pkg/ids"
@@ -322,6 +324,45 @@ func TestNeverReplaces(t *testing.T) {
 
 // A transaction that is neither pending nor visible is lost, and that is told
 // apart from one that is committed.
+// An older attempt's committer may be on its way while the next attempt commits
+// the same: both find it committed, wherever they meet.
+func TestCommittersThatMeet(t *testing.T) {
+	h := open(t, t.TempDir(), 1, 0)
+	h.write("a")
+	prepared := h.persist(h.prepare(1))
+	c, err := decodeCommittable(prepared[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.commit(prepared)
+	pending, visible := filepath.Join(h.dir, pendingName(c.name)), filepath.Join(h.dir, c.name)
+	const committers, rounds = 4, 2000 // without the check some of the first hundreds fail
+	for round := range rounds {
+		if err := os.Rename(visible, pending); err != nil {
+			t.Fatal(err)
+		}
+		var meeting sync.WaitGroup
+		start := make(chan struct{})
+		errs := make([]error, committers)
+		for i := range committers {
+			one := h.committer.(*committer)
+			meeting.Go(func() {
+				<-start
+				errs[i] = one.publish(c)
+			})
+		}
+		close(start)
+		meeting.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if _, err := os.Lstat(pending); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("round %d: the pending file is left (%v)", round, err)
+		}
+	}
+	h.close()
+}
+
 func TestLostTransaction(t *testing.T) {
 	h := open(t, t.TempDir(), 1, 0)
 	h.write("a")
