@@ -47,7 +47,7 @@ func (c *cluster) startExecutor(tm *taskManager, id ids.ExecutorID, jm *jobManag
 // deploy starts subtasks.
 func (x *executor) deploy(e coordinator.DeployTasks) {
 	for _, d := range e.Tasks {
-		h := &host{x: x, id: d.Subtask, name: fmt.Sprintf("%s@%s", d.Subtask, x.id.Attempt)}
+		h := &host{x: x, id: d.Subtask, aborted: map[ids.CheckpointID]bool{}, name: fmt.Sprintf("%s@%s", d.Subtask, x.id.Attempt)}
 		s, err := subtask.New(subtask.Config{
 			Job: x.job.id, Attempt: x.id.Attempt, Program: x.job.program, Graph: &x.job.graph, Deployment: d,
 			RestoredCheckpoint: e.Plan.RestoredCheckpoint, RestoreBase: e.Plan.RestoreBase,
@@ -135,6 +135,7 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 		x.each(func(h *host) { h.s.NotifyComplete(e.Checkpoint) })
 	case coordinator.NotifyAborted:
 		x.each(func(h *host) {
+			h.aborted[e.Checkpoint] = true
 			if h.stoppedFor == e.Checkpoint {
 				h.stoppedFor = 0
 			}

@@ -32,6 +32,9 @@ type host struct {
 	alignment *alignmentCheck
 	// stoppedFor is the stop-with-savepoint whose barrier a source has emitted.
 	stoppedFor ids.CheckpointID
+	// aborted are the checkpoints that it was told are given up. A barrier of
+	// one may still wait for credit behind records, and goes out later.
+	aborted map[ids.CheckpointID]bool
 }
 
 var _ subtask.Host = (*host)(nil)

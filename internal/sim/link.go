@@ -80,7 +80,7 @@ func (l *link) delay() time.Duration {
 }
 
 func (l *link) send(f element.Frame) {
-	if f.Kind == element.BarrierKind && f.Barrier.Stop {
+	if f.Kind == element.BarrierKind && f.Barrier.Stop && !l.from.aborted[f.Barrier.Checkpoint] {
 		l.from.stoppedFor = f.Barrier.Checkpoint
 	}
 	if f.Kind == element.Records {
