@@ -51,16 +51,30 @@ type jobLog struct {
 func openJobLog(dir string, job ids.JobID) (*jobLog, error) {
 	l := &jobLog{path: filepath.Join(dir, string(job)+".log")}
 	l.mu.more = make(chan struct{})
-	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open log of job %s: %w", job, err)
 	}
-	size, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
+	// A JobManager that was killed may have left half an entry, behind which
+	// nobody could read on.
+	size := wholeEntries(file)
+	if err := file.Truncate(size); err != nil {
 		return nil, errors.Join(fmt.Errorf("open log of job %s: %w", job, err), file.Close())
 	}
 	l.mu.file, l.mu.size = file, size
 	return l, nil
+}
+
+// wholeEntries is the size of the entries at the start of a log that can be read.
+func wholeEntries(file io.Reader) int64 {
+	buffered := bufio.NewReader(file)
+	for size := int64(0); ; {
+		_, length, err := readEntry(buffered)
+		if err != nil {
+			return size
+		}
+		size += length
+	}
 }
 
 // endedJobLog is the log of a job that was over when this JobManager started:
@@ -97,28 +111,31 @@ func (l *jobLog) append(lines []*pb.LogLine, dropped int64) error {
 			return err
 		}
 	}
-	n, err := l.mu.file.Write(content)
-	l.mu.size += int64(n)
-	l.wakeLocked()
-	if err != nil {
-		return fmt.Errorf("write log: %w", err)
+	if _, err := l.mu.file.Write(content); err != nil {
+		// Half an entry would hide all that follow.
+		return fmt.Errorf("write log: %w", errors.Join(err, l.mu.file.Truncate(l.mu.size)))
 	}
+	l.mu.size += int64(len(content))
+	l.wakeLocked()
 	return nil
 }
 
 func (l *jobLog) rotateLocked() error {
-	if err := l.mu.file.Close(); err != nil {
-		return fmt.Errorf("rotate log: %w", err)
-	}
-	if err := os.Rename(l.path, l.path+".1"); err != nil {
+	// The old file stays ours until there is a new one: when that cannot be
+	// made, the next lines try again, and find the old one put aside already.
+	if err := os.Rename(l.path, l.path+".1"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("rotate log: %w", err)
 	}
 	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("rotate log: %w", err)
 	}
+	old := l.mu.file
 	l.mu.file, l.mu.size = file, 0
 	l.mu.generation++
+	if err := old.Close(); err != nil {
+		return fmt.Errorf("rotate log: %w", err)
+	}
 	return nil
 }
 
@@ -292,15 +309,27 @@ func (r *logReader) drainFile(send func(*pb.LogLines) error) error {
 }
 
 func (r *logReader) next() (*pb.LogLine, int64, error) {
-	size, err := binary.ReadUvarint(r.buffered)
+	line, length, err := readEntry(r.buffered)
+	if errors.Is(err, errDamaged) {
+		err = fmt.Errorf("%s is damaged at byte %d", r.log.path, r.offset)
+	}
+	return line, length, err
+}
+
+// errDamaged: what should be the length of an entry is none.
+var errDamaged = errors.New("the length of an entry is damaged")
+
+// readEntry reads one entry and says how many bytes it takes.
+func readEntry(from *bufio.Reader) (*pb.LogLine, int64, error) {
+	size, err := binary.ReadUvarint(from)
 	if err != nil {
 		return nil, 0, err
 	}
 	if size > logEntryBytesMax {
-		return nil, 0, fmt.Errorf("%s is damaged at byte %d", r.log.path, r.offset)
+		return nil, 0, errDamaged
 	}
 	content := make([]byte, size)
-	if _, err := io.ReadFull(r.buffered, content); err != nil {
+	if _, err := io.ReadFull(from, content); err != nil {
 		return nil, 0, err
 	}
 	line := &pb.LogLine{}

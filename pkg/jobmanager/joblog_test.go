@@ -3,6 +3,7 @@ package jobmanager
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -104,5 +105,74 @@ func TestLogKeepsTheNewestAndSaysWhatWasDropped(t *testing.T) {
 	}
 	if err := endedJobLog(dir, "job").read(t.Context(), false, nil); err != nil {
 		t.Errorf("log that is gone: %v", err)
+	}
+}
+
+// A JobManager that is killed in the middle of a line loses that line, and
+// nothing of what the next one writes.
+func TestLogGoesOnBehindHalfALine(t *testing.T) {
+	dir := t.TempDir()
+	for restart := range 3 {
+		l, err := openJobLog(dir, "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.append(lines(restart, restart+1, 10), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.end(); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.Write([]byte{40, 1, 2}); err != nil {
+			t.Fatal(err)
+		}
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := 0
+	err := endedJobLog(dir, "job").read(t.Context(), false, func(m *pb.LogLines) error {
+		read += len(m.GetLines())
+		return nil
+	})
+	if err != nil || read != 3 {
+		t.Errorf("%d lines were read, want 3 (%v)", read, err)
+	}
+}
+
+// A file that cannot be made costs the lines of the moment and no more.
+func TestLogGoesOnAfterItCouldNotBeRotated(t *testing.T) {
+	dir := t.TempDir()
+	l, err := openJobLog(dir, "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := func() (failed int) {
+		for range logSegmentBytesMax/(1<<20) + 1 {
+			if l.append(lines(0, 1, 1<<20), 0) != nil {
+				failed++
+			}
+		}
+		return failed
+	}
+	// Nothing can be renamed onto a directory.
+	if err := os.Mkdir(l.path+".1", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if fill() == 0 {
+		t.Fatal("the log was rotated onto a directory")
+	}
+	if err := os.Remove(l.path + ".1"); err != nil {
+		t.Fatal(err)
+	}
+	if failed := fill(); failed != 0 {
+		t.Errorf("%d appends failed afterwards", failed)
+	}
+	if err := l.end(); err != nil {
+		t.Fatal(err)
 	}
 }
