@@ -22,8 +22,8 @@ const (
 	NoExternalizedCheckpoints
 )
 
-// keeps reports whether checkpoints stay after a job ended with the status.
-func (r Retention) keeps(s JobStatus) bool {
+// Keeps reports whether checkpoints stay after a job ended with the status.
+func (r Retention) Keeps(s JobStatus) bool {
 	switch r {
 	case DeleteOnCancellation:
 		return s == FailedStatus

@@ -42,7 +42,7 @@ func (c *Coordinator) finishEnd(now time.Time) {
 	}
 	c.cancels = nil
 	keep := c.record.desired.Retained
-	if !c.cfg.Checkpointing.Retention.keeps(status) {
+	if !c.cfg.Checkpointing.Retention.Keeps(status) {
 		for _, ref := range keep {
 			c.emit(DiscardCheckpoint{Ref: ref})
 		}

@@ -100,6 +100,8 @@ func Open(ctx context.Context, options Options) (*Server, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.sweep(ctx)
+	ended := s.endedJobs()
+	s.background.Go(func() { s.sweepEnded(ended) })
 	return s, nil
 }
 

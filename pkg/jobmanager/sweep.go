@@ -2,10 +2,16 @@ package jobmanager
 
 import (
 	"context"
+	"fmt"
+	"math"
 
 	"go.uber.org/zap"
 
 	"github.com/weirstream/weir/internal/logfield"
+	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/config"
+	"github.com/weirstream/weir/pkg/coordinator/driver"
+	"github.com/weirstream/weir/pkg/ids"
 )
 
 // sweep deletes what no job needs of what was uploaded and put: artifacts, and
@@ -37,5 +43,67 @@ func (s *Server) sweep(ctx context.Context) {
 	}
 	if err != nil {
 		s.log.Warn("artifacts that no job needs were not deleted", zap.Error(err))
+	}
+}
+
+// endedJobs are the jobs that are over.
+func (s *Server) endedJobs() []*job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ended []*job
+	for _, j := range s.mu.jobs {
+		if j.final != nil {
+			ended = append(ended, j)
+		}
+	}
+	return ended
+}
+
+// sweepEnded deletes the checkpoints that jobs left which had ended before
+// this server started: the end of a job is recorded before they are deleted,
+// and the JobManager may have gone away in between (I4). It goes on to the next
+// job after an error, and ends with the server.
+func (s *Server) sweepEnded(ended []*job) {
+	for _, j := range ended {
+		err := s.sweepCheckpoints(s.ctx, j)
+		if s.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			s.log.Warn("what an ended job left was not deleted: the next start tries again", logfield.Job(j.id), zap.Error(err))
+		}
+	}
+}
+
+func (s *Server) sweepCheckpoints(ctx context.Context, j *job) error {
+	stored, err := s.store.ReadRecord(ctx, j.id)
+	if err != nil {
+		return err
+	}
+	record, err := driver.FromStored(stored.JobRecord)
+	if err != nil {
+		return err
+	}
+	if !record.Status.IsTerminal() {
+		return fmt.Errorf("the job is %s again", record.Status)
+	}
+	request := checkpointstore.SweepRequest{
+		Base: checkpointstore.JobBase(s.checkpointDir(j.config), j.id),
+		// Nothing of a job that is over is still being written.
+		Below: ids.AttemptID{Token: math.MaxUint64, Number: math.MaxUint32},
+	}
+	if retentionOf(config.CheckpointRetention.Get(j.config)).Keeps(record.Status) {
+		for _, ref := range record.Retained {
+			request.Keep = append(request.Keep, ref.ID)
+		}
+	}
+	for {
+		result, err := s.checkpointStore(j.config).Sweep(ctx, request)
+		if result.Deleted > 0 {
+			s.log.Info("deleted what an ended job left", logfield.Job(j.id), logfield.Count(result.Deleted))
+		}
+		if err != nil || !result.More {
+			return err
+		}
 	}
 }

@@ -3,10 +3,13 @@ package jobmanager
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/objectstore/faulty"
 	"github.com/weirstream/weir/pkg/pb"
@@ -86,4 +89,63 @@ func TestI9NothingIsSweptWhileAJobCannotBeUnderstood(t *testing.T) {
 			t.Error("the artifact of the job that could not be read is gone")
 		}
 	})
+}
+
+// The JobManager is killed between the record of a job's end and the deletion
+// of its checkpoints.
+func TestI4CheckpointsOfAnEndedJobGoWithTheNextJobManager(t *testing.T) {
+	for _, retention := range []string{"DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"} {
+		t.Run(retention, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "execution.checkpointing.dir=s3://checkpoints", "execution.checkpointing.externalized-checkpoint-retention="+retention)
+				id, err := r.submit(spec("job", 1))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.CancelJob(t.Context(), &pb.CancelJobRequest{JobId: id}); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				// As if the job had had two checkpoints, the second published.
+				record, err := r.store.ReadRecord(t.Context(), ids.JobID(id))
+				if err != nil {
+					t.Fatal(err)
+				}
+				next := record.JobRecord
+				next.Nonce = "with checkpoints"
+				next.Latest = checkpointstore.CheckpointRef{ID: 2, URI: "s3://checkpoints/" + id + "/chk-2"}
+				next.Retained = []checkpointstore.CheckpointRef{next.Latest}
+				if result := r.store.SwapRecord(t.Context(), record, next); result.Outcome != checkpointstore.Swapped {
+					t.Fatal(result.Err)
+				}
+				r.close()
+				store, err := r.options.OpenStore(r.options.Config)("s3://checkpoints")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, name := range []string{"chk-1/1.1-0.0.0", "chk-2/1.1-0.0.0"} {
+					if _, err := store.PutIf(t.Context(), id+"/"+name, nil, objectstore.IfAbsent()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r.open()
+				defer r.close()
+				synctest.Wait()
+				var left []string
+				for object, err := range store.List(t.Context(), "") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					left = append(left, strings.TrimPrefix(object.Name, id+"/"))
+				}
+				want := []string{"chk-2/1.1-0.0.0"}
+				if retention == "DELETE_ON_CANCELLATION" {
+					want = nil
+				}
+				if !slices.Equal(left, want) {
+					t.Errorf("left: %v, want %v", left, want)
+				}
+			})
+		})
+	}
 }
