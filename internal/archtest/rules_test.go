@@ -360,7 +360,6 @@ var unreadOptions = map[string]string{
 	"ExponentialDelayMultiplier":     notWired,
 	"ExponentialDelayJitter":         notWired,
 	"ExponentialDelayAttempts":       notWired,
-	"FrameSize":                      notWired,
 	"ChannelCredit":                  notWired,
 	"BufferTimeout":                  notWired,
 	"S3Endpoint":                     notWired,

@@ -136,7 +136,6 @@ func TestMistakesNameKeyPlaceAndRemedy(t *testing.T) {
 		{"contradiction", "heartbeat:\n  interval: 10 s\n", nil,
 			"FILE:2: heartbeat.interval: heartbeat.timeout is 5 s and heartbeat.interval 10 s: the time-out has to be at least 2 intervals"},
 		{"secret without its key", "", []string{"=" + secret}, "-D: : give it as key=value"},
-		{"frames larger than the credit", "", []string{"taskmanager.memory.segment-size=1mb"}, "has to hold two batches of 1 mb"},
 		{"backoffs", "", []string{"restart-strategy.exponential-delay.max-backoff=1ms"}, "the initial backoff is 1 s"},
 		{"parallelism", "", []string{"parallelism.default=129"}, "is larger than pipeline.max-parallelism"},
 	} {

@@ -131,14 +131,12 @@ const (
 
 // The exchange of records.
 var (
-	FrameSize = memoryOption(settings{key: "taskmanager.memory.segment-size", scope: JobScope,
-		doc: "Size at which a batch of records is sent. Larger records go alone."}, "32 kb", KiB, MiB)
 	ChannelCredit = memoryOption(settings{key: "taskmanager.network.memory.channel-credit", scope: JobScope,
-		doc: "Bytes that may be on their way in one channel without having been processed."}, "256 kb", KiB, 64*MiB)
+		doc: "Bytes that may be on their way in one channel without having been processed. Batches have 32 kb."}, "256 kb", 64*KiB, 64*MiB)
 	BufferTimeout = durationOption(settings{key: "execution.buffer-timeout.interval", scope: JobScope,
 		aliases: []string{"execution.buffer-timeout"},
 		doc: "Longest time that a record waits for its batch to fill. A subtask without input sends at once, " +
-			"so that it matters under load only. 0 sends after every record."}, "100 ms", 0, time.Minute)
+			"so that it matters under load only."}, "100 ms", time.Millisecond, time.Minute)
 )
 
 // S3-compatible object storage. The keys may be given with a job, whose
@@ -183,16 +181,6 @@ var rules = []rule{
 				return ""
 			}
 			return "the initial backoff is " + FormatDuration(first) + ", longer than the largest, " + FormatDuration(most)
-		},
-	},
-	{
-		keys: []string{ChannelCredit.Key(), FrameSize.Key()},
-		check: func(c *Config) string {
-			credit, frame := ChannelCredit.Get(c), FrameSize.Get(c)
-			if credit >= 2*frame {
-				return ""
-			}
-			return "a channel's credit of " + credit.String() + " has to hold two batches of " + frame.String()
 		},
 	},
 	{

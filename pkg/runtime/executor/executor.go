@@ -262,7 +262,7 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		cfg.Savepoints = append(cfg.Savepoints, ids.CheckpointID(id))
 	}
 	return task.New(task.Config{
-		ID: d.Subtask, Wire: endpoint,
+		ID: d.Subtask, Wire: endpoint, BufferTimeout: config.BufferTimeout.Get(e.config),
 		New:    func(h subtask.Host) (task.Subtask, error) { return subtask.New(cfg, h) },
 		Report: e.report,
 	})

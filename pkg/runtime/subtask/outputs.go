@@ -111,6 +111,18 @@ func (o *outputs) flush() {
 	}
 }
 
+// flushOpen cuts what was collected for the channels that have credit. The
+// others could only let it wait.
+func (o *outputs) flushOpen() {
+	for e, w := range o.s.chain.Writers {
+		for ch := range o.edges[e] {
+			if c := &o.edges[e][ch]; len(c.queue) == 0 && c.credit > 0 {
+				w.Cut(ch)
+			}
+		}
+	}
+}
+
 func (o *outputs) drop() {
 	for e := range o.edges {
 		for ch := range o.edges[e] {

@@ -18,6 +18,8 @@ import (
 func (s *Subtask) Step(budget int) Progress {
 	for s.phase == running {
 		if s.pace.Blocked() {
+			// One consumer being slow must not hold back what others may have.
+			s.out.flushOpen()
 			return Blocked
 		}
 		if s.pace.ShouldYield() || budget <= 0 {
@@ -60,6 +62,16 @@ func (s *Subtask) idle() {
 		}
 	}
 	s.out.flush()
+}
+
+// Flush sends what was collected to all channels with credit. Step does it by
+// itself when the subtask runs out of input; whoever steps a subtask that is
+// never out of input calls Flush every execution.buffer-timeout, for the sake
+// of channels that rarely get a record.
+func (s *Subtask) Flush() {
+	if s.phase == running {
+		s.out.flushOpen()
+	}
 }
 
 // ---- sources ----

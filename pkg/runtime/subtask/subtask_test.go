@@ -10,6 +10,7 @@ import (
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/runtime/subtask"
 )
 
@@ -257,6 +258,33 @@ func TestTriggerOfRestoringSourceIsDeclined(t *testing.T) {
 	})
 	if n != 2 {
 		t.Fatalf("%d of 2 sources declined", n)
+	}
+	r.close()
+}
+
+// TestBlockedOutputHoldsBackNoOther: when one consumer gives no credit, what
+// was collected for the other is sent although its batch is not full.
+func TestBlockedOutputHoldsBackNoOther(t *testing.T) {
+	o := small()
+	o.RecordsPerSplit, o.BatchMax = 100_000, 100_000
+	o.SourceParallelism, o.CountParallelism, o.SinkParallelism = 1, 2, 1
+	r := newRig(t, o, simjob.NewWorld(), newStore(t), 1, restorePoint{})
+	source := r.hosts[ids.SubtaskID{}]
+	r.doWork(source)
+	r.doWork(source)
+	const plenty = 1 << 30
+	source.s.AddCredit(subtask.Output{Channel: 1}, plenty)
+	if p := source.s.Step(1000); p != subtask.Blocked {
+		t.Fatalf("progress %d, want Blocked", p)
+	}
+	last := source.sent[len(source.sent)-1]
+	if last.out.Channel != 1 || len(last.f.Data) >= operator.CutBytes {
+		t.Fatalf("the last frame sent is of channel %d with %d bytes, want the part of a batch for channel 1", last.out.Channel, len(last.f.Data))
+	}
+	n := len(source.sent)
+	source.s.Step(1000)
+	if len(source.sent) != n {
+		t.Fatal("a blocked source sent again")
 	}
 	r.close()
 }

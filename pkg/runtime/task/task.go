@@ -34,6 +34,7 @@ type Subtask interface {
 	Finish()
 	Cancel()
 	Step(budget int) subtask.Progress
+	Flush()
 	Pace() *operator.Pace
 	Metrics() subtask.Metrics
 	Close() error
@@ -53,6 +54,9 @@ type Config struct {
 	// New makes the subtask; it is called on the task's goroutine.
 	New  func(subtask.Host) (Subtask, error)
 	Wire Wire
+	// BufferTimeout bounds how long a record may wait in a batch while the
+	// subtask is busy with others (execution.buffer-timeout); 0 for no bound.
+	BufferTimeout time.Duration
 	// Report takes what the subtask reports, on the task's goroutine, and does
 	// not block. The last report is a StatusReport of Finished, Canceled or
 	// Failed. Failed comes at once; the others when nothing of the subtask
@@ -202,6 +206,7 @@ func (t *Task) failWithout(err error, stack string) {
 func (t *Task) loop() {
 	t.subtask.Start()
 	var spare arrivals
+	flushed := time.Now()
 	for !t.ended {
 		began := time.Now()
 		arrived := t.inbox.take(spare)
@@ -212,8 +217,14 @@ func (t *Task) loop() {
 		stepped := time.Now()
 		t.metrics.publish(t.subtask.Metrics(), stepped.Sub(began))
 		switch progress {
-		case subtask.More, subtask.Ended:
+		case subtask.More:
+			if d := t.cfg.BufferTimeout; d > 0 && stepped.Sub(flushed) >= d {
+				t.subtask.Flush()
+				flushed = stepped
+			}
+		case subtask.Ended:
 		case subtask.Idle:
+			flushed = stepped
 			<-t.inbox.wake
 		case subtask.Blocked:
 			<-t.inbox.wake

@@ -89,6 +89,8 @@ func (s *scripted) Step(int) subtask.Progress {
 	return subtask.Idle
 }
 
+func (s *scripted) Flush() { s.call("flush") }
+
 func (s *scripted) Metrics() subtask.Metrics { return subtask.Metrics{RecordsIn: int64(len(s.calls))} }
 
 func (s *scripted) Close() error {
