@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
@@ -239,7 +240,10 @@ func (s *Subtask) commitNext() {
 // restore is the work of reading the restored state and giving it to the
 // operators. Nothing else of the subtask runs meanwhile.
 func (s *Subtask) restore(ctx context.Context) Done {
-	fail := func(err error, uid ids.OperatorUID) Done { return func() { s.failed(err, uid) } }
+	fail := func(kind coordinator.FailureKind, err error, uid ids.OperatorUID) Done {
+		err = fmt.Errorf("restore operator %s of subtask %s from checkpoint %d: %w", uid, s.id, s.cfg.RestoredCheckpoint, err)
+		return func() { s.failedAs(kind, err, uid) }
+	}
 	byUID := map[ids.OperatorUID][]snapshot.OperatorSubtaskState{}
 	for _, st := range s.cfg.Deployment.Restore {
 		byUID[st.UID] = append(byUID[st.UID], st)
@@ -249,10 +253,12 @@ func (s *Subtask) restore(ctx context.Context) Done {
 		uid := op.Context.Operator
 		r, err := s.readState(ctx, byUID[uid])
 		if err != nil {
-			return fail(fmt.Errorf("restore operator %s of subtask %s from checkpoint %d: %w", uid, s.id, s.cfg.RestoredCheckpoint, err), uid)
+			// The store does not answer, which no code of the user's can help:
+			// the job waits for it as long as it takes (I9).
+			return fail(coordinator.LostProcess, err, uid)
 		}
 		if err := op.Instance.Operator.Restore(ctx, r); err != nil {
-			return fail(fmt.Errorf("restore operator %s of subtask %s from checkpoint %d: %w", uid, s.id, s.cfg.RestoredCheckpoint, err), uid)
+			return fail(coordinator.UserFailure, err, uid)
 		}
 	}
 	return s.ready

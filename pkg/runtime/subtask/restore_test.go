@@ -59,8 +59,8 @@ func TestI9RestoreWithoutAllOfTheStateFailsByName(t *testing.T) {
 	}
 
 	fault = faulty.Fault{Before: objectstore.ErrUnavailable}
-	if _, failures := restore(); len(failures) == 0 || failures[0].Kind != coordinator.UserFailure {
-		t.Errorf("while the store is away: %v, want failures that a restart may cure", failures)
+	if _, failures := restore(); len(failures) == 0 || failures[0].Kind != coordinator.LostProcess {
+		t.Errorf("while the store is away: %v, want failures that are restarted from for ever", failures)
 	}
 	fault = faulty.Fault{}
 	if err := objects.Delete(t.Context(), missing); err != nil {

@@ -262,10 +262,14 @@ func (s *Subtask) end(r StatusReport) {
 
 // failed ends the subtask with an error of user code or of its surroundings.
 func (s *Subtask) failed(err error, uid ids.OperatorUID) {
+	s.failedAs(coordinator.UserFailure, err, uid)
+}
+
+// failedAs ends the subtask with an error of that kind, unless it is permanent.
+func (s *Subtask) failedAs(kind coordinator.FailureKind, err error, uid ids.OperatorUID) {
 	if s.phase == ended {
 		return
 	}
-	kind := coordinator.UserFailure
 	if operator.IsPermanent(err) {
 		kind = coordinator.PermanentFailure
 	}
