@@ -59,12 +59,12 @@ type lists map[string][]ListElement
 func (l lists) Keyed(statebackend.Frozen) error { return nil }
 
 func (l lists) List(name string, _ snapshot.Redistribution, elements [][]byte, indexes []int64) error {
-	for i, e := range elements {
-		element := ListElement{Bytes: e}
+	for i, bytes := range elements {
+		e := ListElement{Bytes: bytes}
 		if indexes != nil {
-			element.Index = indexes[i]
+			e.Index = indexes[i]
 		}
-		l[name] = append(l[name], element)
+		l[name] = append(l[name], e)
 	}
 	return nil
 }
