@@ -76,6 +76,29 @@ func (flat[T]) Decode(src []byte, v *T) (int, error) {
 	return size, nil
 }
 
+// IsMemory reports whether c encodes a value as its memory. AppendMemory and
+// MemoryAt then do the same without a call through the interface, and so
+// without their value having to live on the heap: loops over records use them.
+func IsMemory[T any](c Codec[T]) bool {
+	_, ok := c.(flat[T])
+	return ok
+}
+
+// AppendMemory is Append of a codec for which IsMemory holds.
+func AppendMemory[T any](dst []byte, v *T) []byte {
+	return append(dst, unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))...)
+}
+
+// MemoryAt is Decode of a codec for which IsMemory holds: the value is read
+// where it is. It is good as long as src is unchanged, and need not be aligned.
+func MemoryAt[T any](src []byte) (v *T, n int, err error) {
+	size := int(unsafe.Sizeof(*v))
+	if len(src) < size {
+		return nil, 0, tooShort(len(src), size)
+	}
+	return (*T)(unsafe.Pointer(unsafe.SliceData(src))), size, nil
+}
+
 // text is the codec of strings that are a whole value.
 type text[T any] struct{}
 

@@ -132,7 +132,8 @@ const (
 // The exchange of records.
 var (
 	ChannelCredit = memoryOption(settings{key: "taskmanager.network.memory.channel-credit", scope: JobScope,
-		doc: "Bytes that may be on their way in one channel without having been processed. Batches have 32 kb."}, "256 kb", 64*KiB, 64*MiB)
+		doc: "Most bytes that may be on their way in one channel without having been processed. " +
+			"Batches have about 32 kb; a subtask with many channels gives each less, 4 mb together."}, "1 mb", 64*KiB, 64*MiB)
 	BufferTimeout = durationOption(settings{key: "execution.buffer-timeout.interval", scope: JobScope,
 		aliases: []string{"execution.buffer-timeout"},
 		doc: "Longest time that a record waits for its batch to fill. A subtask without input sends at once, " +

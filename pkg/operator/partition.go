@@ -25,7 +25,34 @@ func NewInput[T any](c codec.Codec[T], next Collector[T]) Input {
 	if p, ok := next.(Prefetcher[T]); ok {
 		return &batchInput[T]{codec: c, next: next, prefetcher: p}
 	}
+	if codec.IsMemory(c) {
+		return &memoryInput[T]{next: next}
+	}
 	return &input[T]{codec: c, next: next}
+}
+
+// memoryInput is for records whose encoding is their memory: they are read
+// where they arrived.
+type memoryInput[T any] struct{ next Collector[T] }
+
+// Process implements Input.
+func (in *memoryInput[T]) Process(data []byte, pace *Pace) (consumed, records int, err error) {
+	defer codec.Recover(&err)
+	for consumed < len(data) {
+		v, n, err := codec.MemoryAt[T](data[consumed:])
+		if err != nil {
+			return consumed, records, err
+		}
+		consumed += n
+		records++
+		if err := in.next.Collect(*v); err != nil {
+			return consumed, records, err
+		}
+		if pace.ShouldYield() {
+			break
+		}
+	}
+	return consumed, records, nil
 }
 
 // input decodes each record into one reused variable, so that no record
@@ -101,23 +128,42 @@ func (in *batchInput[T]) Process(data []byte, pace *Pace) (consumed, records int
 	return consumed, records, nil
 }
 
+// encoder appends records to buffers.
+type encoder[T any] struct {
+	codec  codec.Codec[T]
+	memory bool // the encoding is the record's memory
+	v      T    // what the codec is given, here so that it does not escape
+}
+
+func newEncoder[T any](c codec.Codec[T]) encoder[T] {
+	return encoder[T]{codec: c, memory: codec.IsMemory(c)}
+}
+
+// viaCodec is for records that are more than their memory.
+func (e *encoder[T]) viaCodec(b *ChannelBuffer, v T) {
+	e.v = v
+	b.Data = e.codec.Append(b.Data, &e.v)
+}
+
 // NewForwardOutput sends every record to channel 0: the edge has one channel
 // for each producer.
 func NewForwardOutput[T any](c codec.Codec[T], w *Writer) Collector[T] {
-	return &forwardOutput[T]{codec: c, w: w}
+	return &forwardOutput[T]{encoder: newEncoder(c), w: w}
 }
 
 type forwardOutput[T any] struct {
-	codec codec.Codec[T]
-	w     *Writer
-	v     T
+	encoder encoder[T]
+	w       *Writer
 }
 
 // Collect implements Collector.
 func (o *forwardOutput[T]) Collect(v T) error {
-	o.v = v
 	b := &o.w.Channels[0]
-	b.Data = o.codec.Append(b.Data, &o.v)
+	if o.encoder.memory {
+		b.Data = codec.AppendMemory(b.Data, &v)
+	} else {
+		o.encoder.viaCodec(b, v)
+	}
 	b.Count++
 	if len(b.Data) >= CutBytes {
 		o.w.Cut(0)
@@ -127,7 +173,7 @@ func (o *forwardOutput[T]) Collect(v T) error {
 
 // NewHashOutput sends a record to the subtask that owns its key's group.
 func NewHashOutput[T any, K comparable](c codec.Codec[T], key func(T) K, enc *keygroup.Encoding[K], w *Writer) Collector[T] {
-	o := &hashOutput[T, K]{codec: c, key: key, enc: enc, w: w, owner: make([]int32, w.MaxParallelism)}
+	o := &hashOutput[T, K]{encoder: newEncoder(c), key: key, enc: enc, w: w, owner: make([]int32, w.MaxParallelism)}
 	for g := range o.owner {
 		o.owner[g] = int32(keygroup.OwnerOf(keygroup.Group(g), w.Parallelism, w.MaxParallelism))
 	}
@@ -135,22 +181,24 @@ func NewHashOutput[T any, K comparable](c codec.Codec[T], key func(T) K, enc *ke
 }
 
 type hashOutput[T any, K comparable] struct {
-	codec codec.Codec[T]
-	key   func(T) K
-	enc   *keygroup.Encoding[K]
-	w     *Writer
-	owner []int32 // by key group
-	v     T
-	k     K
+	encoder encoder[T]
+	key     func(T) K
+	enc     *keygroup.Encoding[K]
+	w       *Writer
+	owner   []int32 // by key group
+	k       K
 }
 
 // Collect implements Collector.
 func (o *hashOutput[T, K]) Collect(v T) error {
-	o.v = v
 	o.k = o.key(v)
 	ch := int(o.owner[keygroup.OfHash(o.enc.Hash(&o.k), len(o.owner))])
 	b := &o.w.Channels[ch]
-	b.Data = o.codec.Append(b.Data, &o.v)
+	if o.encoder.memory {
+		b.Data = codec.AppendMemory(b.Data, &v)
+	} else {
+		o.encoder.viaCodec(b, v)
+	}
 	b.Count++
 	if len(b.Data) >= CutBytes {
 		o.w.Cut(ch)
@@ -162,25 +210,27 @@ func (o *hashOutput[T, K]) Collect(v T) error {
 // channels, so that few records do not all go to the first consumer.
 func NewRebalanceOutput[T any](c codec.Codec[T], w *Writer) Collector[T] {
 	invariant.Check(len(w.Channels) > 0, "I7", "rebalance output without channels")
-	return &rebalanceOutput[T]{codec: c, w: w, next: w.Subtask % len(w.Channels)}
+	return &rebalanceOutput[T]{encoder: newEncoder(c), w: w, next: w.Subtask % len(w.Channels)}
 }
 
 type rebalanceOutput[T any] struct {
-	codec codec.Codec[T]
-	w     *Writer
-	next  int
-	v     T
+	encoder encoder[T]
+	w       *Writer
+	next    int
 }
 
 // Collect implements Collector.
 func (o *rebalanceOutput[T]) Collect(v T) error {
-	o.v = v
 	ch := o.next
 	if o.next++; o.next == len(o.w.Channels) {
 		o.next = 0
 	}
 	b := &o.w.Channels[ch]
-	b.Data = o.codec.Append(b.Data, &o.v)
+	if o.encoder.memory {
+		b.Data = codec.AppendMemory(b.Data, &v)
+	} else {
+		o.encoder.viaCodec(b, v)
+	}
 	b.Count++
 	if len(b.Data) >= CutBytes {
 		o.w.Cut(ch)

@@ -83,6 +83,9 @@ func (k *Keyed[K]) SetCurrentKey(key K) error {
 	return nil
 }
 
+// HasStates reports whether the operator has registered any state.
+func (k *Keyed[K]) HasStates() bool { return len(k.names) > 0 }
+
 // Hash is the hash of a key, for Prefetch and SetHashedKey.
 func (k *Keyed[K]) Hash(key *K) uint32 { return k.encoding.Hash(key) }
 

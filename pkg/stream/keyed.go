@@ -94,6 +94,9 @@ func (o *keyedOperator[K]) closeState() error {
 
 // prefetch has the entries of the next records brought from memory together.
 func prefetch[K comparable, T any](o *keyedOperator[K], key func(T) K, next []T) {
+	if !o.ctx.keyed.HasStates() {
+		return
+	}
 	for i := range next {
 		o.ahead = key(next[i])
 		o.hashes[i] = o.ctx.keyed.Hash(&o.ahead)

@@ -24,6 +24,9 @@ type outlet[T any] struct {
 	tag         string
 	codec       codec.Codec[T]
 	partitioner graph.Partitioner
+	// byKey makes the output of graph.Hash, of keys with the schema keyType.
+	byKey   func(c codec.Codec[T], w *operator.Writer) Collector[T]
+	keyType string
 }
 
 // KeyedStream is a stream whose records go to the subtask that owns their key.
@@ -31,6 +34,23 @@ type KeyedStream[K comparable, T any] struct {
 	stream   Stream[T]
 	key      func(T) K
 	encoding *keygroup.Encoding[K]
+}
+
+// Stream keeps the records at the subtasks that own their keys, for operators
+// without keyed state: a sink that writes each key's records in one subtask,
+// in order.
+func (k KeyedStream[K, T]) Stream() Stream[T] {
+	s := k.stream.partitioned(graph.Hash)
+	if k.encoding == nil {
+		return s // the mistake is kept already
+	}
+	for i := range s.outlets {
+		s.outlets[i].keyType = k.encoding.Schema()
+		s.outlets[i].byKey = func(c codec.Codec[T], w *operator.Writer) Collector[T] {
+			return operator.NewHashOutput(c, k.key, k.encoding, w)
+		}
+	}
+	return s
 }
 
 // Collector takes the records that an operator emits.
@@ -136,15 +156,22 @@ func output[T any](e *Env, n *node, tag string, c codec.Codec[T]) Stream[T] {
 
 // connect leads a stream into an input gate of n.
 func connect[T any](in Stream[T], n *node, input int) {
-	connectBy(in, n, input, func(p graph.Partitioner, c codec.Codec[T], w *operator.Writer) Collector[T] {
+	for _, o := range in.outlets {
+		if o.partitioner == graph.Hash {
+			n.KeyType = o.keyType
+		}
+	}
+	connectBy(in, n, input, func(p graph.Partitioner, o outlet[T], w *operator.Writer) Collector[T] {
 		switch p {
 		case graph.Rebalance:
-			return operator.NewRebalanceOutput(c, w)
+			return operator.NewRebalanceOutput(o.codec, w)
 		case graph.Broadcast:
-			return operator.NewBroadcastOutput(c, w)
-		case graph.Forward, graph.Hash: // Hash comes from a KeyedStream only
+			return operator.NewBroadcastOutput(o.codec, w)
+		case graph.Hash:
+			return o.byKey(o.codec, w)
+		case graph.Forward:
 		}
-		return operator.NewForwardOutput(c, w)
+		return operator.NewForwardOutput(o.codec, w)
 	})
 }
 
@@ -153,12 +180,12 @@ func connectKeyed[K comparable, T any](in KeyedStream[K, T], n *node, input int)
 	if in.encoding != nil {
 		n.KeyType = in.encoding.Schema()
 	}
-	connectBy(in.stream, n, input, func(_ graph.Partitioner, c codec.Codec[T], w *operator.Writer) Collector[T] {
-		return operator.NewHashOutput(c, in.key, in.encoding, w)
+	connectBy(in.stream, n, input, func(_ graph.Partitioner, o outlet[T], w *operator.Writer) Collector[T] {
+		return operator.NewHashOutput(o.codec, in.key, in.encoding, w)
 	})
 }
 
-func connectBy[T any](in Stream[T], n *node, input int, newOutput func(graph.Partitioner, codec.Codec[T], *operator.Writer) Collector[T]) {
+func connectBy[T any](in Stream[T], n *node, input int, newOutput func(graph.Partitioner, outlet[T], *operator.Writer) Collector[T]) {
 	for _, o := range in.outlets {
 		x := &edge{from: o.node, to: n, tag: o.tag, input: input, partitioner: o.partitioner}
 		if o.codec != nil { // else the mistake is kept already
@@ -168,7 +195,7 @@ func connectBy[T any](in Stream[T], n *node, input int, newOutput func(graph.Par
 			return operator.NewInput(o.codec, collector.(Collector[T]))
 		}
 		x.newOutput = func(p graph.Partitioner, w *operator.Writer) any {
-			return newOutput(p, o.codec, w)
+			return newOutput(p, o, w)
 		}
 		in.env.edges = append(in.env.edges, x)
 	}

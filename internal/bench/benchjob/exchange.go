@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -16,18 +17,70 @@ import (
 	"github.com/weirstream/weir/pkg/connector/datagen"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/pb"
 	"github.com/weirstream/weir/pkg/stream"
 	"github.com/weirstream/weir/pkg/transport"
 )
 
 // payload is a record of 100 bytes.
-type payload struct {
-	Number uint64
-	Fill   [92]byte
-}
+type payload struct{ Data [payloadBytes]byte }
 
 const payloadBytes = 100
+
+// payloads is a source of numbered payloads. It fills them in where they are
+// wanted, so that the source costs next to nothing.
+type payloads struct{ n uint64 }
+
+// ListSplits implements operator.Source.
+func (p payloads) ListSplits(context.Context, operator.SourceContext) ([][]byte, bool, error) {
+	return [][]byte{{0}}, true, nil
+}
+
+// OpenReader implements operator.Source.
+func (p payloads) OpenReader(_ context.Context, _ operator.SourceContext, _, position []byte) (operator.Reader[payload], error) {
+	r := &payloadReader{n: p.n}
+	if position != nil {
+		r.next = binary.LittleEndian.Uint64(position)
+	}
+	return r, nil
+}
+
+// Describe implements operator.Source.
+func (p payloads) Describe() operator.Description {
+	return operator.Description{Options: map[string]string{"records": strconv.FormatUint(p.n, 10)}, Bounded: true}
+}
+
+// payloadReader is its own batch: the runtime never fetches while it reads one.
+type payloadReader struct{ next, end, n uint64 }
+
+// payloadsPerFetch makes a fetch rare.
+const payloadsPerFetch = 1 << 16
+
+// Fetch implements operator.Reader.
+func (r *payloadReader) Fetch(context.Context) (operator.Batch[payload], error) {
+	if r.next == r.n {
+		return nil, io.EOF
+	}
+	r.end = min(r.next+payloadsPerFetch, r.n)
+	return r, nil
+}
+
+// Next implements operator.Batch.
+func (r *payloadReader) Next(v *payload) (bool, error) {
+	if r.next == r.end {
+		return false, nil
+	}
+	binary.LittleEndian.PutUint64(v.Data[:], r.next)
+	r.next++
+	return true, nil
+}
+
+// Position implements operator.Batch.
+func (r *payloadReader) Position() []byte { return binary.LittleEndian.AppendUint64(nil, r.next) }
+
+// Close implements operator.Reader.
+func (r *payloadReader) Close() error { return nil }
 
 // text is a record of about 100 bytes with strings in it.
 type text struct {
@@ -54,47 +107,51 @@ func keyOfSubtask(index int) uint64 {
 // 1 on the other.
 func exchange(env *stream.Env) error {
 	far := keyOfSubtask(1)
-	numbers := stream.From(env, "numbers", datagen.Generate(*records, func(i uint64) payload { return payload{Number: i} },
-		datagen.WithSplits(1)), stream.WithParallelism(1))
-	byKey := stream.KeyBy(numbers, func(payload) uint64 { return far })
-	received := stream.Process(byKey, "received", func() *receiver[payload] {
-		return &receiver[payload]{meter: meter{warmUp: *records / 5}}
-	}, stream.WithParallelism(2))
-	stream.To(received, "out", blackhole.Sink[payload](), stream.WithParallelism(2))
+	numbers := stream.From(env, "numbers", payloads{n: *records}, stream.WithParallelism(1))
+	there := stream.KeyBy(numbers, func(payload) uint64 { return far }).Stream()
+	stream.To(there, "out", meterSink[payload]{}, stream.WithParallelism(2))
 	return nil
 }
 
+// exchangeString does the same with records that have a string in them.
 func exchangeString(env *stream.Env) error {
 	far := keyOfSubtask(1)
 	fill := string(slices.Repeat([]byte("x"), 90))
 	numbers := stream.From(env, "numbers", datagen.Generate(*records, func(i uint64) text { return text{Number: i, Fill: fill} },
 		datagen.WithSplits(1)), stream.WithParallelism(1))
-	byKey := stream.KeyBy(numbers, func(text) uint64 { return far })
-	received := stream.Process(byKey, "received", func() *receiver[text] {
-		return &receiver[text]{meter: meter{warmUp: *records / 5}}
-	}, stream.WithParallelism(2))
-	stream.To(received, "out", blackhole.Sink[text](), stream.WithParallelism(2))
+	there := stream.KeyBy(numbers, func(text) uint64 { return far }).Stream()
+	stream.To(there, "out", meterSink[text]{}, stream.WithParallelism(2))
 	return nil
 }
 
-// receiver counts what arrives. It keeps no state: the exchange is measured.
-type receiver[T any] struct{ meter meter }
+// meterSink counts what arrives, and reports when the job ends.
+type meterSink[T any] struct{}
 
-// Open implements stream.ProcessFunction.
-func (r *receiver[T]) Open(*stream.Context[uint64]) error { return nil }
-
-// Process implements stream.ProcessFunction.
-func (r *receiver[T]) Process(_ *stream.Context[uint64], v T, out stream.Collector[T]) error {
-	r.meter.record()
-	return out.Collect(v)
+// OpenWriter implements operator.Sink.
+func (meterSink[T]) OpenWriter(*operator.Context) (operator.SinkWriter[T], error) {
+	return &meterWriter[T]{meter: meter{warmUp: *records / 5, last: *records}}, nil
 }
 
-// Finish implements stream.Finisher.
-func (r *receiver[T]) Finish(stream.Collector[T]) error {
-	if r.meter.seen == 0 {
+// Describe implements operator.Sink.
+func (meterSink[T]) Describe() operator.Description { return operator.Description{} }
+
+type meterWriter[T any] struct{ meter meter }
+
+// Write implements operator.SinkWriter.
+func (w *meterWriter[T]) Write(T) error {
+	w.meter.record()
+	return nil
+}
+
+// Flush implements operator.SinkWriter.
+func (w *meterWriter[T]) Flush() error { return nil }
+
+// Close implements operator.SinkWriter.
+func (w *meterWriter[T]) Close() error {
+	if w.meter.seen < w.meter.last {
 		return nil // the subtask that is sent nothing
 	}
-	return r.meter.report(payloadBytes)
+	return w.meter.report(payloadBytes)
 }
 
 // latency sends stamped records to the other TaskManager and back.

@@ -9,8 +9,10 @@ import (
 // record after a warm-up and the last.
 type meter struct {
 	warmUp  uint64
+	last    uint64 // 0: until report
 	seen    uint64
 	started time.Time
+	ended   time.Time
 	mallocs uint64
 }
 
@@ -19,6 +21,9 @@ func (m *meter) record() {
 	m.seen++
 	if m.seen == m.warmUp {
 		m.start()
+	}
+	if m.seen == m.last {
+		m.ended = time.Now()
 	}
 }
 
@@ -29,7 +34,10 @@ func (m *meter) start() {
 
 // report writes records per second and allocations of the whole process per record.
 func (m *meter) report(bytesPerRecord uint64) error {
-	elapsed := time.Since(m.started).Seconds()
+	if m.ended.IsZero() {
+		m.ended = time.Now()
+	}
+	elapsed := m.ended.Sub(m.started).Seconds()
 	n := m.seen - m.warmUp
 	return report("records_per_second=%.0f\nbytes_per_second=%.0f\nallocations_per_record=%.4f",
 		float64(n)/elapsed, float64(n*bytesPerRecord)/elapsed, float64(mallocs()-m.mallocs)/float64(n))

@@ -133,10 +133,25 @@ func (x *Exchange) connectInputs(p *Plan, peerOf map[ids.SubtaskID]int, e *Endpo
 		most = max(most, s.channels)
 		e.in[n] = inChannel{stream: s}
 	}
-	e.creditBytes = max(1, p.CreditBytes)
+	e.creditBytes = subtaskCredit(p.CreditBytes, len(channels))
 	if most > 0 {
-		e.creditBytes = transport.ChannelCredit(p.CreditBytes, most, operator.CutBytes)
+		e.creditBytes = transport.ChannelCredit(e.creditBytes, most, operator.CutBytes)
 	}
+}
+
+// Bounds of what all channels into a subtask may hold together. A few channels
+// get as much credit as is configured, which keeps a fast producer and
+// consumer from waiting for each other; hundreds get what two batches need,
+// and together no more memory than that.
+const (
+	subtaskCreditBytes    = 4 << 20
+	channelCreditBytesMin = 2 * operator.CutBytes
+)
+
+// subtaskCredit is the credit of each of a subtask's channels.
+func subtaskCredit(configured int64, channels int) int64 {
+	share := int64(subtaskCreditBytes / max(1, channels))
+	return max(1, min(configured, max(share, channelCreditBytesMin)))
 }
 
 // producerOutput names an input channel as its producer does.

@@ -488,3 +488,24 @@ func TestPooledBuffersComeBack(t *testing.T) {
 	}
 	owner.Free()
 }
+
+// TestCreditOfManyChannelsIsBounded: a few channels get what is configured,
+// many share a budget, and each has room for two batches.
+func TestCreditOfManyChannelsIsBounded(t *testing.T) {
+	for _, x := range []struct {
+		configured int64
+		channels   int
+		want       int64
+	}{
+		{1 << 20, 0, 1 << 20},
+		{1 << 20, 4, 1 << 20},
+		{1 << 20, 16, 256 << 10},
+		{1 << 20, 1000, channelCreditBytesMin},
+		{64 << 10, 4, 64 << 10},
+		{0, 4, 1},
+	} {
+		if got := subtaskCredit(x.configured, x.channels); got != x.want {
+			t.Errorf("configured %d, %d channels: credit %d, want %d", x.configured, x.channels, got, x.want)
+		}
+	}
+}
