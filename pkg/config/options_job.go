@@ -133,7 +133,7 @@ const (
 var (
 	ChannelCredit = memoryOption(settings{key: "taskmanager.network.memory.channel-credit", scope: JobScope,
 		doc: "Most bytes that may be on their way in one channel without having been processed. " +
-			"Batches have about 32 kb; a subtask with many channels gives each less, 4 mb together."}, "1 mb", 64*KiB, 64*MiB)
+			"It adapts to what the subtask processes in 100 ms; a subtask with many channels gives each less, 4 mb together."}, "4 mb", 64*KiB, 64*MiB)
 	BufferTimeout = durationOption(settings{key: "execution.buffer-timeout.interval", scope: JobScope,
 		aliases: []string{"execution.buffer-timeout"},
 		doc: "Longest time that a record waits for its batch to fill. A subtask without input sends at once, " +

@@ -4,6 +4,7 @@ import (
 	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/graph"
+	"github.com/weirstream/weir/pkg/operator"
 )
 
 // inputs holds the frames that have arrived, by channel, and picks the next
@@ -16,6 +17,8 @@ type inputs struct {
 	ready ring
 	// ended counts the channels that delivered EndOfData.
 	ended int
+	// window is what the window of every channel is to become, at most windowMax.
+	window, windowMax int64
 }
 
 type inputChannel struct {
@@ -26,14 +29,25 @@ type inputChannel struct {
 	blocked bool
 	queued  bool // in ready
 	ended   bool // delivered EndOfData
+	// window is the credit that the producer has in all, used or not.
+	window int64
 	// consumed is credit not yet given back. It goes back in quarters of the
 	// window, so that small frames do not cost a message each.
-	consumed   int64
-	grantAbove int64
+	consumed int64
 }
 
-func (in *inputs) init(g *graph.ExecutionGraph, v *graph.Vertex, channels []graph.InputChannel, credit int64) {
+// Bounds of a channel's window besides what is configured. It starts so that
+// most subtasks never need another; it shrinks to two batches, with which a
+// producer can still fill one while the other is on its way.
+const (
+	windowBytesFirst = 256 << 10
+	windowBytesMin   = 2 * operator.CutBytes
+)
+
+func (in *inputs) init(g *graph.ExecutionGraph, v *graph.Vertex, channels []graph.InputChannel, creditMax int64) {
 	in.channels = make([]inputChannel, len(channels))
+	in.windowMax = creditMax
+	in.window = min(windowBytesFirst, creditMax)
 	in.ready.init(len(channels))
 	for i, c := range channels {
 		for n, e := range v.Inputs {
@@ -41,8 +55,26 @@ func (in *inputs) init(g *graph.ExecutionGraph, v *graph.Vertex, channels []grap
 				in.channels[i].edge = n
 			}
 		}
-		in.channels[i].grantAbove = credit / 4
+		in.channels[i].window = in.window
 	}
+}
+
+// consume notes that bytes of a channel were processed, and returns how much
+// credit its producer is to be given now, if any. This is where the window
+// comes to its new size: what a shrinking one has too much is not given back.
+func (in *inputs) consume(c *inputChannel, bytes int64) int64 {
+	c.consumed += bytes
+	if c.consumed <= c.window/4 {
+		return 0
+	}
+	grow := in.window - c.window
+	grant := c.consumed + grow
+	if grant < 0 {
+		grow, grant = -c.consumed, 0
+	}
+	c.window += grow
+	c.consumed = 0
+	return grant
 }
 
 func (in *inputs) push(ch int, f element.Frame) {

@@ -214,10 +214,8 @@ func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 	f.Free()
 	c.queue.pop()
 	c.offset = 0
-	c.consumed += size
-	if c.consumed > c.grantAbove {
-		s.host.Grant(ch, c.consumed)
-		c.consumed = 0
+	if grant := s.in.consume(c, size); grant > 0 {
+		s.host.Grant(ch, grant)
 	}
 	s.in.turn(ch, c)
 }

@@ -34,7 +34,8 @@ type Config struct {
 	CheckpointDir string
 	// InlineBytesMax is execution.checkpointing.memory-threshold.
 	InlineBytesMax int
-	// CreditBytes is the credit that each input channel's producer is given.
+	// CreditBytes is the most credit that each input channel's producer may
+	// have; see SetInputRate.
 	CreditBytes int64
 	Backend     statebackend.Backend
 	Output      io.Writer
@@ -176,7 +177,7 @@ func (s *Subtask) ready() {
 	}
 	s.host.Report(StatusReport{Status: coordinator.Running})
 	for ch := range s.in.channels {
-		s.host.Grant(ch, s.cfg.CreditBytes)
+		s.host.Grant(ch, s.in.channels[ch].window)
 	}
 	s.fetch()
 }
@@ -188,6 +189,25 @@ func (s *Subtask) Receive(ch int, f element.Frame) {
 		return
 	}
 	s.in.push(ch, f)
+}
+
+// inputSeconds is how long what waits in front of a subtask should take it. It
+// bounds how late a barrier comes behind it, and is longer than a loaded host
+// may keep either end of a channel from running.
+const inputSeconds = 0.1
+
+// SetInputRate tells the subtask how many bytes a second it consumes, so that
+// it can give its producers credit for as much as it will soon have processed:
+// a fast one gets a window that covers the pauses of the scheduler, and in
+// front of a slow one little piles up. (Flink calls it buffer debloating.)
+// Without it, channels keep the window they start with.
+func (s *Subtask) SetInputRate(bytesPerSecond float64) {
+	n := len(s.in.channels)
+	if n == 0 {
+		return
+	}
+	share := int64(bytesPerSecond*inputSeconds) / int64(n)
+	s.in.window = min(max(share, windowBytesMin), s.in.windowMax)
 }
 
 // AddCredit takes credit that the consumer of an output channel granted.

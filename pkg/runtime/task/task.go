@@ -35,6 +35,7 @@ type Subtask interface {
 	Cancel()
 	Step(budget int) subtask.Progress
 	Flush()
+	SetInputRate(bytesPerSecond float64)
 	Pace() *operator.Pace
 	Metrics() subtask.Metrics
 	Close() error
@@ -207,6 +208,7 @@ func (t *Task) loop() {
 	t.subtask.Start()
 	var spare arrivals
 	flushed := time.Now()
+	rate := rateMeter{since: flushed}
 	for !t.ended {
 		began := time.Now()
 		arrived := t.inbox.take(spare)
@@ -215,7 +217,11 @@ func (t *Task) loop() {
 		spare = arrived
 		progress := t.subtask.Step(stepBudget)
 		stepped := time.Now()
-		t.metrics.publish(t.subtask.Metrics(), stepped.Sub(began))
+		counted := t.subtask.Metrics()
+		t.metrics.publish(counted, stepped.Sub(began))
+		if bytesPerSecond, ok := rate.measure(counted.BytesIn, stepped); ok {
+			t.subtask.SetInputRate(bytesPerSecond)
+		}
 		switch progress {
 		case subtask.More:
 			if d := t.cfg.BufferTimeout; d > 0 && stepped.Sub(flushed) >= d {
@@ -231,6 +237,28 @@ func (t *Task) loop() {
 			t.metrics.addBackpressured(time.Since(stepped))
 		}
 	}
+}
+
+// ratePeriod is how often the input rate is measured: often enough to follow a
+// job that has just started, and seldom enough that a pause of the scheduler
+// does not look like a change.
+const ratePeriod = 100 * time.Millisecond
+
+// rateMeter measures the rate of a counter.
+type rateMeter struct {
+	since time.Time
+	count int64
+}
+
+// measure returns the rate since the last time it did, if that is long enough ago.
+func (r *rateMeter) measure(count int64, now time.Time) (perSecond float64, ok bool) {
+	passed := now.Sub(r.since)
+	if passed < ratePeriod {
+		return 0, false
+	}
+	perSecond = float64(count-r.count) / passed.Seconds()
+	r.since, r.count = now, count
+	return perSecond, true
 }
 
 // deliver hands over what has arrived.

@@ -89,7 +89,8 @@ func (s *scripted) Step(int) subtask.Progress {
 	return subtask.Idle
 }
 
-func (s *scripted) Flush() { s.call("flush") }
+func (s *scripted) Flush()               { s.call("flush") }
+func (s *scripted) SetInputRate(float64) {}
 
 func (s *scripted) Metrics() subtask.Metrics { return subtask.Metrics{RecordsIn: int64(len(s.calls))} }
 
