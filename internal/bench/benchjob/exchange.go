@@ -242,7 +242,7 @@ func readRaw() error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := client.Subscribe(ctx, &pb.Subscription{})
+	frames, err := client.Subscribe(ctx, &pb.Subscription{})
 	if err != nil {
 		cancel()
 		return errors.Join(err, client.Close())
@@ -252,7 +252,7 @@ func readRaw() error {
 	var started time.Time
 	for seen < total {
 		var f transport.Frame
-		if err := stream.Recv(&f); err != nil {
+		if err := frames.Recv(&f); err != nil {
 			cancel()
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
