@@ -81,7 +81,7 @@ func TestErrors(t *testing.T) {
 		{"submit of two programs", "submit a b", codeUsage, "go behind --"},
 		{"flag of the program", "submit ./a --rate 1", codeUsage, "go behind --"},
 		{"unknown key", "submit -D slot.request.timeut=1s ./a", codeUsage, "nearest is slot.request.timeout"},
-		{"key of the cluster", "submit -D rest.port=1 ./a", codeUsage, "belongs to the cluster"},
+		{"key of the cluster", "submit -D jobmanager.rpc.port=1 ./a", codeUsage, "belongs to the cluster"},
 		{"wrong value", "submit -D execution.checkpointing.interval=fast ./a", codeUsage, "execution.checkpointing.interval"},
 		{"no such program", "submit ./no/such/program", codeProgram, "there is no program"},
 		{"no cluster", "cluster status --dir " + t.TempDir(), codeNotFound, "there is no cluster"},
@@ -109,6 +109,9 @@ func TestTraceOnlyWhenVerbose(t *testing.T) {
 	_, stderr, _ := flinkctl(t, "list", "--jobmanager", "127.0.0.1:1")
 	if strings.Contains(stderr, "trace:") {
 		t.Errorf("a trace without --verbose:\n%s", stderr)
+	}
+	if strings.Count(stderr, "--jobmanager") != 1 {
+		t.Errorf("how to name another JobManager has to be said once:\n%s", stderr)
 	}
 	if _, stderr, _ = flinkctl(t, "list", "--jobmanager", "127.0.0.1:1", "--verbose"); !strings.Contains(stderr, "trace: *transport.Error") {
 		t.Errorf("no trace with --verbose:\n%s", stderr)

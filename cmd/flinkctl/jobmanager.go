@@ -36,7 +36,7 @@ func (c *cli) withJobManager(ctx context.Context, f func(context.Context, *trans
 	return nil
 }
 
-// explain moves how to name another JobManager from the message to the hint.
+// explain adds how to name another JobManager to an error that none answers.
 func (c *cli) explain(f *failure) *failure {
 	if f.code != codeUnreachable {
 		return f
@@ -44,9 +44,7 @@ func (c *cli) explain(f *failure) *failure {
 	f.hint = "start it, or say where it is with --jobmanager or $" + addressVariable
 	if errors.Is(f.err, context.DeadlineExceeded) {
 		f.message = fmt.Sprintf("the JobManager at %s does not answer", c.jobManager)
-		return f
 	}
-	f.message = strings.TrimSuffix(f.message, ": "+f.hint)
 	return f
 }
 

@@ -75,9 +75,8 @@ func DialJobManager(address string, opts DialOptions) (*JobManager, error) {
 		return nil, err
 	}
 	return &JobManager{
-		conn: conn,
-		peer: peerName{role: "JobManager", address: address,
-			hint: "start it, or say where it is with --jobmanager or $WEIR_JOBMANAGER"},
+		conn:         conn,
+		peer:         peerName{role: "JobManager", address: address},
 		client:       rpc.NewJobManagerClientClient(conn),
 		coordination: rpc.NewCoordinationClient(conn),
 	}, nil

@@ -102,16 +102,10 @@ func fromStatus(err error, peer peerName) error {
 type peerName struct {
 	role    string // "JobManager"
 	address string
-	// hint says how to name another address.
-	hint string
 }
 
 func (p peerName) unreachable(detail string) string {
-	text := fmt.Sprintf("cannot reach the %s at %s (%s)", p.role, p.address, cause(detail))
-	if p.hint != "" {
-		text += ": " + p.hint
-	}
-	return text
+	return fmt.Sprintf("cannot reach the %s at %s (%s)", p.role, p.address, cause(detail))
 }
 
 // cause shortens what gRPC says about a connection to what went wrong.
