@@ -173,16 +173,27 @@ func (e *Executor) checkProgram() error {
 	if err != nil {
 		return fmt.Errorf("submitted graph: %w", err)
 	}
-	if diff := graph.Diff(submitted, e.options.Program.Graph); diff != "" {
+	if diff := graph.Diff(submitted, e.builtGraph()); diff != "" {
 		return fmt.Errorf("the program builds another graph here than when it was submitted; "+
 			"it must not depend on the clock, the host or the input:\n%s", diff)
 	}
 	return nil
 }
 
+// builtGraph is the graph that the program builds here. Its number of key
+// groups, where the program leaves that open, is the one that was fixed at
+// submit from pipeline.max-parallelism.
+func (e *Executor) builtGraph() graph.JobGraph {
+	built := e.options.Program.Graph
+	if built.MaxParallelism == 0 {
+		built.MaxParallelism = int(e.spec.Graph.GetMaxParallelism())
+	}
+	return built
+}
+
 // deploy starts the tasks.
 func (e *Executor) deploy(m *pb.DeployTasks) error {
-	x, err := graph.Expand(e.options.Program.Graph, int(m.GetDefaultParallelism()))
+	x, err := graph.Expand(e.builtGraph(), int(m.GetDefaultParallelism()))
 	if err != nil {
 		return fmt.Errorf("deploy: %w", err)
 	}
