@@ -21,7 +21,6 @@ const bucket = "weir"
 func (r *record) configuration(dir string) (*config.Config, error) {
 	storage := func(name string) string { return fileURI(filepath.Join(dir, name)) }
 	settings := []string{
-		config.RESTPort.Key() + "=0",
 		config.TaskManagerSlots.Key() + "=" + strconv.Itoa(r.Slots),
 		config.HighAvailabilityStorageDir.Key() + "=" + storage("ha"),
 	}

@@ -17,10 +17,6 @@ var (
 		doc: "Port of the JobManager's gRPC server; 0 lets the system choose."}, "6123", 0, portMax)
 	JobManagerBindHost = hostOption(settings{key: "jobmanager.bind-host",
 		doc: "Address on which the JobManager's gRPC server listens; 0.0.0.0 for all interfaces."}, loopback)
-	RESTPort = intOption(settings{key: "rest.port",
-		doc: "Port of the JobManager's HTTP server."}, "8081", 0, portMax)
-	RESTBindAddress = hostOption(settings{key: "rest.bind-address",
-		doc: "Address on which the JobManager's HTTP server listens; 0.0.0.0 for all interfaces."}, loopback)
 	JobStoreMaxCapacity = intOption(settings{key: "jobstore.max-capacity",
 		doc: "Finished, failed and cancelled jobs that the JobManager remembers; the oldest go first."}, "1000", 1, 100_000)
 )

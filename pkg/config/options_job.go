@@ -9,9 +9,6 @@ var (
 	MaxParallelism = intOption(settings{key: "pipeline.max-parallelism", scope: JobScope,
 		doc: "Number of key groups, and so the largest parallelism a job can ever be restored at. Fixed for the job's life."},
 		"128", 1, parallelismMax)
-	OperatorChaining = boolOption(settings{key: "pipeline.operator-chaining.enabled", scope: JobScope,
-		aliases: []string{"pipeline.operator-chaining"},
-		doc:     "Whether operators joined by a forward edge run in one subtask."}, "true")
 )
 
 // parallelismMax is the largest number of key groups, as in Flink: a group's number has 15 bits.
@@ -41,7 +38,7 @@ var (
 	CheckpointMaxConcurrent = intOption(settings{key: "execution.checkpointing.max-concurrent-checkpoints", scope: JobScope,
 		doc: "Checkpoints that may be under way at once."}, "1", 1, 16)
 	CheckpointTolerableFailed = intOption(settings{key: "execution.checkpointing.tolerable-failed-checkpoints", scope: JobScope,
-		doc: "Checkpoints in a row that may fail before the job does."}, "0", 0, 1_000_000)
+		doc: "Checkpoints in a row that may fail before the job does; -1 for any number. The failed ones are in the job's history."}, "-1", -1, 1_000_000)
 	CheckpointRetained = intOption(settings{key: "execution.checkpointing.num-retained", scope: JobScope,
 		aliases: []string{"state.checkpoints.num-retained"},
 		doc:     "Completed checkpoints that are kept."}, "2", 1, 1000)

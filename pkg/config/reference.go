@@ -15,7 +15,8 @@ func Reference() string {
 		"Generated from `pkg/config` by `go test ./pkg/config -update`; do not edit.\n\n" +
 		"Options stand in `conf/config.yaml`, nested or with dots, and are overridden by `-D key=value`. Keys are Flink 2's\n" +
 		"where Flink has one; older names in brackets are understood too. Durations are written `500 ms`, `10 min` or `1m30s`,\n" +
-		"memory sizes `32 kb` or `1 gb` (powers of 1024).\n")
+		"memory sizes `32 kb` or `1 gb` (powers of 1024).\n\n" +
+		"Defaults that differ from Flink's on purpose: " + strings.Join(differFromFlink, ", ") + ".\n")
 	for _, section := range []struct {
 		scope Scope
 		title string
@@ -31,6 +32,19 @@ func Reference() string {
 		}
 	}
 	return b.String()
+}
+
+// differFromFlink are the defaults that someone who knows Flink would not expect.
+var differFromFlink = []string{
+	differs(CheckpointInterval, "none"),
+	differs(CheckpointRetained, "1"),
+	differs(CheckpointTolerableFailed, "0: a job whose checkpoints cannot be written goes on here, and shows them as FAILED"),
+	differs(HeartbeatInterval, "10 s"),
+	differs(HeartbeatTimeout, "50 s"),
+}
+
+func differs[T any](o Option[T], flink string) string {
+	return fmt.Sprintf("`%s` is `%s` (Flink: %s)", o.Key(), o.definition.defaultText, flink)
 }
 
 func (d *definition) referenceRow() string {

@@ -3,6 +3,7 @@ package minicluster_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -264,6 +265,84 @@ func TestStopWithSavepointAndResumeAtAnotherParallelism(t *testing.T) {
 	}
 	finish(ctx, t, c, job)
 	checkCounts(t, output, numbers)
+}
+
+// TestMaxParallelismOfTheConfiguration: a program that leaves the number of key
+// groups open gets that of its submission, for good.
+func TestMaxParallelismOfTheConfiguration(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	c := start(ctx, t, 1, 2)
+	const numbers = 1000
+	output, savepoints := t.TempDir(), t.TempDir()
+	job, err := c.Submit(ctx, counting(t, numbers, 1000, output), minicluster.JobOptions{
+		Parallelism: 2, Config: map[string]string{"pipeline.max-parallelism": "64"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, c, job, "RUNNING", func(s *pb.JobStatusResponse) bool { return s.GetStatus() == "RUNNING" })
+	path, err := c.Stop(ctx, job, savepoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(ctx, t, c, job)
+	if _, err = c.Submit(ctx, counting(t, numbers, 0, output), minicluster.JobOptions{RestoreFrom: path}); err == nil || !strings.Contains(err.Error(), "64") {
+		t.Errorf("state of 64 key groups, restored with 128: %v", err)
+	}
+	job, err = c.Submit(ctx, counting(t, numbers, 0, output), minicluster.JobOptions{
+		RestoreFrom: path, Config: map[string]string{"pipeline.max-parallelism": "64"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(ctx, t, c, job)
+	checkCounts(t, output, numbers)
+}
+
+// TestCheckpointsThatCannotBeWrittenLeaveTheJobRunning: they are FAILED in its
+// history, and when the storage is back the next one completes.
+func TestCheckpointsThatCannotBeWrittenLeaveTheJobRunning(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	c := start(ctx, t, 1, 1)
+	storage := filepath.Join(t.TempDir(), "checkpoints")
+	job, err := c.Submit(ctx, counting(t, datagen.Unbounded, 1000, t.TempDir()), minicluster.JobOptions{
+		Config: map[string]string{"execution.checkpointing.dir": storage},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, c, job, "checkpoint 1", func(s *pb.JobStatusResponse) bool { return s.GetLastCheckpoint() >= 1 })
+	// A file in the directory's place: nothing can be written, whoever we are.
+	if err := errors.Join(os.Rename(storage, storage+".away"), os.WriteFile(storage, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var last uint64
+	await(ctx, t, c, job, "failed checkpoints", func(s *pb.JobStatusResponse) bool {
+		history, err := c.Checkpoints(ctx, job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, checkpoint := range history.GetCheckpoints() {
+			if checkpoint.GetStatus() == "FAILED" {
+				n++
+			}
+		}
+		last = s.GetLastCheckpoint()
+		return n >= 3
+	})
+	if err := errors.Join(os.Remove(storage), os.Rename(storage+".away", storage)); err != nil {
+		t.Fatal(err)
+	}
+	status := await(ctx, t, c, job, "the next checkpoint", func(s *pb.JobStatusResponse) bool { return s.GetLastCheckpoint() > last })
+	if status.GetStatus() != "RUNNING" || status.GetRestarts() != 0 {
+		t.Errorf("after %d restarts the job is %s", status.GetRestarts(), describe(status))
+	}
+	if err := c.Cancel(ctx, job); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestCancelEndsTheJob(t *testing.T) {
