@@ -22,8 +22,6 @@ type layer struct {
 	// pure packages have no goroutine, channel, lock, clock, global randomness,
 	// context, logger, network or file access.
 	pure bool
-	// planned packages need not exist yet.
-	planned bool
 }
 
 // layers is the table of packages. The longest path that fits a package counts.
@@ -42,8 +40,8 @@ var layers = []layer{
 	{path: "pkg/config", level: values, pure: true},
 
 	{path: "pkg/coordinator", level: protocols, pure: true},
-	{path: "pkg/coordinator/slots", level: protocols, pure: true, planned: true},
-	{path: "pkg/coordinator/schedule", level: protocols, pure: true, planned: true},
+	{path: "pkg/coordinator/slots", level: protocols, pure: true},
+	{path: "pkg/coordinator/schedule", level: protocols, pure: true},
 	{path: "pkg/runtime/align", level: protocols, pure: true},
 
 	{path: "pkg/codec", level: parts},
@@ -52,34 +50,34 @@ var layers = []layer{
 	{path: "pkg/statebackend/...", level: parts},
 	{path: "pkg/objectstore/...", level: parts},
 	{path: "pkg/checkpointstore/...", level: parts},
-	{path: "pkg/connector/...", level: parts, planned: true},
+	{path: "pkg/connector/...", level: parts},
 	{path: "pkg/runtime/subtask", level: parts},
 
-	{path: "pkg/coordinator/driver", level: shells, planned: true},
-	{path: "pkg/runtime", level: shells, planned: true},
-	{path: "pkg/runtime/exchange", level: shells, planned: true},
-	{path: "pkg/runtime/task", level: shells, planned: true},
-	{path: "pkg/runtime/executor", level: shells, planned: true},
+	{path: "pkg/coordinator/driver", level: shells},
+	{path: "pkg/runtime", level: shells},
+	{path: "pkg/runtime/exchange", level: shells},
+	{path: "pkg/runtime/task", level: shells},
+	{path: "pkg/runtime/executor", level: shells},
 	{path: "pkg/transport/...", level: shells},
-	{path: "pkg/jobmanager/...", level: shells, planned: true},
-	{path: "pkg/minicluster", level: shells, planned: true},
+	{path: "pkg/jobmanager/...", level: shells},
+	{path: "pkg/minicluster", level: shells},
 	{path: "internal/logfield", level: shells},
 
-	{path: "pkg/stream", level: top, planned: true},
-	{path: "internal/sim/...", level: top, planned: true},
+	{path: "pkg/stream", level: top},
+	{path: "internal/sim/...", level: top},
 
 	// Parts of the mains that the demo and the tests of processes share.
-	{path: "internal/cliresult", level: mains, planned: true},
-	{path: "internal/demo/...", level: mains, planned: true},
-	{path: "internal/flightstruth", level: mains, planned: true},
-	{path: "internal/jobbuild", level: mains, planned: true},
-	{path: "internal/localcluster", level: mains, planned: true},
-	{path: "cmd/...", level: mains, planned: true},
-	{path: "internal/clidriver", level: mains, planned: true},
-	{path: "examples/...", level: mains, planned: true},
-	{path: "test/...", level: mains, planned: true},
-	{path: "internal/bench/...", level: mains, planned: true},
-	{path: "deploy/...", level: mains, planned: true},
+	{path: "internal/cliresult", level: mains},
+	{path: "internal/demo/...", level: mains},
+	{path: "internal/flightstruth", level: mains},
+	{path: "internal/jobbuild", level: mains},
+	{path: "internal/localcluster", level: mains},
+	{path: "cmd/...", level: mains},
+	{path: "internal/clidriver", level: mains},
+	{path: "examples/...", level: mains},
+	{path: "test/...", level: mains},
+	{path: "internal/bench/...", level: mains},
+	{path: "deploy/...", level: mains},
 }
 
 // upwardReason explains a refused import from a higher level.
@@ -293,78 +291,16 @@ var refusedNames = map[string]bool{
 // unfinished marks work that was left for later.
 var unfinished = []string{"TODO", "FIXME", "XXX", "HACK"}
 
-// invariants are those of docs/ARCHITECTURE.md. Required ones have to appear
-// in an invariant.Check and in a test; the others may.
-var invariants = map[string]struct{ required bool }{
-	"I1": {}, "I2": {}, "I3": {}, "I4": {}, "I5": {}, "I6": {},
-	"I7": {}, "I8": {}, "I9": {}, "I10": {}, "I11": {}, "I12": {},
-}
-
-// notWired marks options whose reader is still to come.
-const notWired = "not wired yet"
+// invariants are those of docs/ARCHITECTURE.md. Each appears in an
+// invariant.Check and in a test.
+var invariants = []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12"}
 
 // unreadOptions are the variables of pkg/config that no other code reads, and why: an
 // option that changes nothing would be a lie to whoever sets it.
 var unreadOptions = map[string]string{
-	"JobManagerRPCAddress":           notWired,
-	"JobManagerRPCPort":              notWired,
-	"JobManagerBindHost":             notWired,
-	"RESTPort":                       notWired,
-	"RESTBindAddress":                notWired,
-	"JobStoreMaxCapacity":            notWired,
-	"HighAvailabilityStorageDir":     notWired,
-	"HighAvailabilityClusterID":      notWired,
-	"TaskManagerHost":                notWired,
-	"TaskManagerBindHost":            notWired,
-	"TaskManagerRPCPort":             notWired,
-	"TaskManagerDataPort":            notWired,
-	"TaskManagerSlots":               notWired,
-	"TaskManagerResourceID":          notWired,
-	"TaskManagerProcessMemory":       notWired,
-	"TaskManagerRegistrationTimeout": notWired,
-	"HeartbeatInterval":              notWired,
-	"HeartbeatTimeout":               notWired,
-	"BlobStorageDirectory":           notWired,
-	"BlobMaxSize":                    notWired,
-	"BlobStorageMaxSize":             notWired,
-	"BlobFetchRetries":               notWired,
-	"WorkingDirectory":               notWired,
-	"TemporaryDirectory":             notWired,
-	"LogDirectory":                   notWired,
-	"LogLevel":                       notWired,
-	"DefaultParallelism":             notWired,
-	"MaxParallelism":                 notWired,
-	"OperatorChaining":               notWired,
-	"SlotRequestTimeout":             notWired,
-	"TaskCancellationTimeout":        notWired,
-	"StateBackend":                   "has one value in this version",
-	"CheckpointInterval":             notWired,
-	"CheckpointMode":                 "has one value in this version",
-	"CheckpointTimeout":              notWired,
-	"CheckpointMinPause":             notWired,
-	"CheckpointMaxConcurrent":        notWired,
-	"CheckpointTolerableFailed":      notWired,
-	"CheckpointRetained":             notWired,
-	"CheckpointDir":                  notWired,
-	"SavepointDir":                   notWired,
-	"CheckpointRetention":            notWired,
-	"CheckpointInlineThreshold":      notWired,
-	"CheckpointUnaligned":            "always false in this version",
-	"CheckpointAlignedTimeout":       "matters to unaligned checkpoints only, which this version refuses",
-	"CheckpointIncremental":          "always false in this version",
-	"RestartStrategy":                notWired,
-	"FixedDelayAttempts":             notWired,
-	"FixedDelayDelay":                notWired,
-	"ExponentialDelayInitialBackoff": notWired,
-	"ExponentialDelayMaxBackoff":     notWired,
-	"ExponentialDelayMultiplier":     notWired,
-	"ExponentialDelayJitter":         notWired,
-	"ExponentialDelayAttempts":       notWired,
-	"ChannelCredit":                  notWired,
-	"BufferTimeout":                  notWired,
-	"S3Endpoint":                     notWired,
-	"S3Region":                       notWired,
-	"S3AccessKey":                    notWired,
-	"S3SecretKey":                    notWired,
-	"S3PathStyleAccess":              notWired,
+	"StateBackend":             "has one value in this version",
+	"CheckpointMode":           "has one value in this version",
+	"CheckpointUnaligned":      "always false in this version",
+	"CheckpointAlignedTimeout": "matters to unaligned checkpoints only, which this version refuses",
+	"CheckpointIncremental":    "always false in this version",
 }

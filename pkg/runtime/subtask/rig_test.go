@@ -14,6 +14,7 @@ import (
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
 	objectmemory "github.com/weirstream/weir/pkg/objectstore/memory"
+	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/runtime/subtask"
 	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend/memory"
@@ -73,6 +74,12 @@ func newRig(t *testing.T, o simjob.Options, world *simjob.World, store *checkpoi
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newRigOf(t, program, o, world, store, attempt, from)
+}
+
+// newRigOf is newRig with the job's program changed for the test.
+func newRigOf(t *testing.T, program *operator.Program, o simjob.Options, world *simjob.World, store *checkpointstore.Store, attempt uint32, from restorePoint) *rig {
+	t.Helper()
 	g, err := graph.Expand(program.Graph, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -132,6 +132,40 @@ func TestOutOfCreditYieldsBetweenRecords(t *testing.T) {
 	r.close()
 }
 
+// TestI11BlockedIsNotIdle: a source that is out of credit has records that
+// wait, so that its operators are not told that there is no input; they are
+// once all has been sent.
+func TestI11BlockedIsNotIdle(t *testing.T) {
+	o := small()
+	o.Splits, o.RecordsPerSplit, o.BatchMax = 1, 20_000, 20_000 // one batch, of several frames
+	o.SourceParallelism, o.CountParallelism, o.SinkParallelism = 1, 1, 1
+	world := simjob.NewWorld()
+	program, err := simjob.Program(o, world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := 0
+	numbers := program.Nodes[simjob.Numbers]
+	makeSource := numbers.New
+	numbers.New = func(out func(string) any) (operator.Instance, error) {
+		instance, err := makeSource(out)
+		instance.Idle = func() error { idle++; return nil }
+		return instance, err
+	}
+	r := newRigOf(t, program, o, world, newStore(t), 1, restorePoint{})
+	source := r.hosts[ids.SubtaskID{}]
+	r.doWork(source) // restores
+	r.doWork(source) // fetches
+	if p := source.s.Step(1000); p != subtask.Blocked || idle != 0 {
+		t.Fatalf("stepping a source without credit: %d, want Blocked; told %d times that there is no input", p, idle)
+	}
+	r.run(nil)
+	if idle == 0 {
+		t.Error("nothing waits, and no operator was told")
+	}
+	r.close()
+}
+
 // TestMailYieldsInsideAFrame: the unread rest of a frame is still input.
 func TestMailYieldsInsideAFrame(t *testing.T) {
 	o := small()
