@@ -39,6 +39,7 @@ type jobManager struct {
 	sessions map[ids.TaskManagerID]transport.ExecutorSession
 	address  map[ids.TaskManagerID]string
 	reports  []*pb.ExecutorReport
+	metrics  map[ids.SubtaskID]*pb.SubtaskMetrics // the latest of each
 	hellos   int
 	refuse   string // the reason for refusing further hellos
 	mute     bool   // do not answer heartbeats
@@ -56,7 +57,7 @@ func (j *jobManager) notify() {
 
 func newJobManager(t *testing.T) *jobManager {
 	t.Helper()
-	j := &jobManager{network: &transport.InProcess{},
+	j := &jobManager{network: &transport.InProcess{}, metrics: map[ids.SubtaskID]*pb.SubtaskMetrics{},
 		sessions: map[ids.TaskManagerID]transport.ExecutorSession{}, address: map[ids.TaskManagerID]string{}}
 	l, err := j.network.Listen("jobmanager:6123")
 	if err != nil {
@@ -111,6 +112,9 @@ func (j *jobManager) take(s transport.ExecutorSession, m *pb.ExecutorReport) {
 		j.notify()
 		return
 	}
+	for _, m := range heartbeat.GetMetrics() {
+		j.metrics[ids.SubtaskID{Vertex: ids.VertexID(m.GetSubtask().GetVertex()), Index: m.GetSubtask().GetIndex()}] = m
+	}
 	if !j.mute {
 		_ = s.Send(&pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Heartbeat{Heartbeat: &pb.Heartbeat{Sequence: heartbeat.GetSequence()}}})
 	}
@@ -156,6 +160,17 @@ func (j *jobManager) count(wanted func(*pb.ExecutorReport) bool) int {
 		}
 	}
 	return n
+}
+
+// counted adds up the latest counters of all subtasks.
+func (j *jobManager) counted() (in, out int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, m := range j.metrics {
+		in += m.GetRecordsIn()
+		out += m.GetRecordsOut()
+	}
+	return in, out
 }
 
 func status(s pb.TaskStatus) func(*pb.ExecutorReport) bool {
@@ -322,6 +337,11 @@ func TestBoundedJobOnTwoExecutors(t *testing.T) {
 		synctest.Wait()
 		if n := j.count(status(pb.TaskStatus_TASK_STATUS_FINISHED)); n != subtasks {
 			t.Fatalf("%d tasks finished, want %d", n, subtasks)
+		}
+		// Fake time stands still while tasks work: no heartbeat was due since the first record.
+		// Sources count what they read as in, sinks have no out.
+		if in, out := j.counted(); in != 2*n || out != n {
+			t.Errorf("the job ended with %d records in and %d out, want %d and %d", in, out, 2*n, n)
 		}
 		for i, e := range executors {
 			if err := e.end(); err != nil {

@@ -249,6 +249,9 @@ func (c *conversation) handle(m *pb.ExecutorCommand) error {
 			t.AssignSplits(assignment)
 		}
 	case *pb.ExecutorCommand_Finish:
+		// Nothing is left to count: these counters are what remains of the job,
+		// and one that is over within a heartbeat interval has sent no others.
+		c.beat()
 		for _, t := range c.ordered {
 			t.Finish()
 		}
