@@ -61,7 +61,7 @@ func (c *cli) command() *cobra.Command {
 		Short: "Run jobs on a Weir cluster",
 		Long: "flinkctl builds and submits job programs, watches and ends jobs, takes savepoints,\n" +
 			"and runs a local cluster of real processes.\n\n" + exitCodes,
-		Example:       "  flinkctl cluster start --taskmanagers 3\n  flinkctl submit ./examples/flights -- --input flights.jsonl --output out",
+		Example:       "  flinkctl cluster start --taskmanagers 3\n  flinkctl submit ./examples/flights -- --input $PWD/examples/flights/flights.jsonl --output /tmp/flights",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {

@@ -35,9 +35,11 @@ func (c *cli) submitCommand() *cobra.Command {
 		Long: "Build PROGRAM, a Go package, for the cluster's platform, upload it and run it with ARGS.\n" +
 			"PROGRAM may also be a binary, static and built for that platform. The job's ID is\n" +
 			"printed as \"job-id: \" on stdout.\n\n" +
+			"Paths in ARGS are opened where the job runs, not here: give absolute ones. A relative\n" +
+			"one starts at the TaskManager's directory, for a local cluster the one it was started in.\n\n" +
 			"Without --detached the command then shows the job's progress until it ends, and exits\n" +
 			"0 when it finished. Ctrl-C ends the command, not the job: cancel does that.",
-		Example: "  flinkctl submit ./examples/flights -- --input flights.jsonl --output out\n" +
+		Example: "  flinkctl submit ./examples/flights -- --input $PWD/examples/flights/flights.jsonl --output /tmp/flights\n" +
 			"  flinkctl submit --detached --parallelism 4 -D execution.checkpointing.interval=500ms ./myjob\n" +
 			"  flinkctl submit --from-savepoint savepoints/savepoint-4f2a5100000000000000000000000001-17 ./myjob",
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -308,6 +308,9 @@ func TestWrongOptionsLeaveNoTrace(t *testing.T) {
 		if _, err := Status(o.Dir); !errors.As(err, &absent) {
 			t.Errorf("%s: there is a cluster afterwards: %v", name, err)
 		}
+		if _, err := os.Stat(o.Dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: its directory is there afterwards: %v", name, err)
+		}
 	}
 }
 

@@ -64,6 +64,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find cluster: %w", err)
 	}
+	if err := checkNew(dir, o); err != nil {
+		return nil, err
+	}
 	if err := makeDirectories(dir); err != nil {
 		return nil, err
 	}
@@ -87,6 +90,23 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	return &Cluster{Dir: dir, JobManager: s.jobManager, Processes: listed, Started: s.started}, nil
+}
+
+// checkNew looks for mistakes in the options of a new cluster before its
+// directories are made, which the lock needs: a mistake leaves no trace.
+func checkNew(dir string, o Options) error {
+	if _, err := readRecord(dir); !errors.Is(err, errNoCluster) {
+		return nil // There is a cluster: what fits it is looked at under its lock.
+	}
+	s := &starter{dir: dir, options: o}
+	if err := s.load(); err != nil {
+		return err
+	}
+	if err := s.findBinaries(); err != nil {
+		return err
+	}
+	_, err := config.Load("", s.record.Overrides)
+	return err
 }
 
 // starter starts what is missing of one cluster, under its lock.
@@ -197,12 +217,21 @@ func newRecord() (*record, error) {
 	return &record{Version: recordVersion, TaskManagers: defaultTaskManagers, Slots: defaultSlots, WorkingDirectory: here}, nil
 }
 
-// findPrograms fails before anything is written down when a binary is missing.
-func (s *starter) findPrograms() error {
+// findBinaries fails when a program of the cluster is not beside flinkctl.
+func (s *starter) findBinaries() error {
 	for _, binary := range []string{jobManagerBinary, taskManagerBinary} {
 		if _, err := os.Stat(filepath.Join(s.options.Programs, binary)); err != nil {
 			return &OptionError{Message: fmt.Sprintf("%s is not beside flinkctl in %s: run make build", binary, s.options.Programs)}
 		}
+	}
+	return nil
+}
+
+// findPrograms fails before anything is written down when one is missing, the
+// S3 server included.
+func (s *starter) findPrograms() error {
+	if err := s.findBinaries(); err != nil {
+		return err
 	}
 	if !s.record.S3 {
 		return nil
