@@ -49,7 +49,14 @@ func (c *cluster) checkPublication(j *job, was, now checkpointstore.JobRecord) {
 	publish := func(id ids.CheckpointID, uri string) {
 		name := checkpointName{j.id, id}
 		if c.checks.published[name] == nil {
-			c.checks.published[name] = c.readBack(j, id, uri)
+			p := c.readBack(j, id, uri)
+			c.checks.published[name] = p
+			for _, transaction := range p.stored.Transactions {
+				c.checks.needed[transaction] = id
+				if c.checks.aborted[transaction] {
+					c.fail("I1", "checkpoint %d is published with transaction %s, which was aborted", id, transaction)
+				}
+			}
 		}
 	}
 	for _, id := range now.Savepoints {

@@ -26,6 +26,17 @@ func (c *cluster) checkCommitted(by *operator.Context, name string, records []si
 	}
 }
 
+// checkAborted sees every transaction go away because its job is cancelled:
+// nothing that was published needs it, nor will anything (see checkPublication).
+func (c *cluster) checkAborted(by *operator.Context, name string) {
+	c.trace.add("%s is aborted by %s/%d", name, by.Attempt, by.Index)
+	c.result.TransactionsAborted++
+	c.checks.aborted[name] = true
+	if id, ok := c.checks.needed[name]; ok {
+		c.fail("I1", "transaction %s is aborted, checkpoint %d has it", name, id)
+	}
+}
+
 // checkCommitReported sees a subtask say that all up to a checkpoint is committed.
 func (c *cluster) checkCommitReported(h *host, id ids.CheckpointID) {
 	a := c.attempt(h.x.job, h.x.id.Attempt)

@@ -19,6 +19,10 @@ type checks struct {
 	// allowed are the transactions that a published checkpoint has; only they
 	// may become visible.
 	allowed map[string]bool
+	// needed are the transactions that a published checkpoint or savepoint has.
+	needed map[string]ids.CheckpointID
+	// aborted are the transactions that a cancelled subtask has given up.
+	aborted map[string]bool
 	// visible are the output records so far, most the largest count by key.
 	visible map[simjob.Count]bool
 	// attempts is what is known of each attempt.
@@ -37,7 +41,8 @@ type checks struct {
 func newChecks() checks {
 	return checks{
 		records: map[ids.JobID]checkpointstore.JobRecord{}, published: map[checkpointName]*published{},
-		allowed: map[string]bool{}, visible: map[simjob.Count]bool{}, attempts: map[attemptName]*attemptCheck{},
+		allowed: map[string]bool{}, needed: map[string]ids.CheckpointID{}, aborted: map[string]bool{},
+		visible: map[simjob.Count]bool{}, attempts: map[attemptName]*attemptCheck{},
 		triggered: map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
 		written: map[string]time.Duration{}, swept: map[string]time.Duration{},
 	}

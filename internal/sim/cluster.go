@@ -69,6 +69,7 @@ type Result struct {
 	Leftovers, Fenced             int
 	Faults                        [faultKinds]int
 	Transactions                  int
+	TransactionsAborted           int
 }
 
 // Config is how a seed is run.
@@ -99,6 +100,7 @@ func Run(config Config) Result {
 	c.checks = newChecks()
 	c.world.Observer = &simjob.Observer{
 		Record: c.interrupt, Fails: c.userCodeFails, Opened: c.checkOpened, Restored: c.checkRestored, Committed: c.checkCommitted,
+		Aborted: c.checkAborted,
 	}
 	if c.plant == ForgetsCommits {
 		c.world.Forgets = func() bool { return c.chance(plantOdds) }

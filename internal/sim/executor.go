@@ -147,7 +147,10 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 		if x.c.happens(StuckTask) {
 			return // until it is killed
 		}
-		x.each(func(h *host) { h.s.Cancel() })
+		x.each(func(h *host) {
+			h.cancelled = true
+			h.s.Cancel(e.KeepUpTo)
+		})
 	}
 	for _, h := range x.hosts {
 		h.endIfQuiet()

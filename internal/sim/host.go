@@ -23,6 +23,8 @@ type host struct {
 	stepping bool
 	ended    bool
 	closed   bool
+	// cancelled: work that is no clean-up finds its context ended.
+	cancelled bool
 	// lost: a channel to a peer broke. The task has failed with that.
 	lost bool
 	// working is how many pieces of work are under way; last is the report of
@@ -93,7 +95,7 @@ func (h *host) Go(w subtask.Work) {
 	h.working++
 	run := func() func() {
 		ctx := context.Background()
-		if h.ended {
+		if (h.ended || h.cancelled) && !w.Cleanup {
 			ctx = canceled
 		}
 		done := w.Run(ctx)
@@ -185,6 +187,6 @@ func (h *host) peerLost() {
 		Failure: coordinator.Failure{Kind: coordinator.LostProcess, Message: "channel broke"},
 	})
 	h.lost, h.ended = true, true
-	h.s.Cancel()
+	h.s.Cancel(subtask.KeepAll)
 	h.endIfQuiet()
 }

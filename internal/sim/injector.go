@@ -124,7 +124,7 @@ func (c *cluster) userCodeFails(at simjob.Moment) error {
 	case simjob.Fetching:
 	case simjob.Persisting, simjob.Persisted:
 		kind = PersistError
-	case simjob.Committing, simjob.HasCommitted:
+	case simjob.Committing, simjob.HasCommitted, simjob.Aborting:
 		kind = CommitError
 	}
 	if !c.happens(kind) {

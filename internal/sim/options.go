@@ -111,7 +111,7 @@ func Draw(seed uint64) Options {
 	case 0, 1:
 		o.Stop, o.StopTries = true, []int{1, 100}[r.IntN(2)]
 	case 2:
-		o.Cancel = r.IntN(2) == 0
+		o.Cancel = true
 	}
 	return o
 }

@@ -46,6 +46,8 @@ const (
 	ErrorIsAbsence
 	// UnknownIsFailure: a publication of unknown outcome counts as failed.
 	UnknownIsFailure
+	// AbortsTooMuch: cancelled sinks abort what published checkpoints need, too.
+	AbortsTooMuch
 
 	plants
 )
@@ -79,6 +81,8 @@ func (p Plant) String() string {
 		return "error-is-absence"
 	case UnknownIsFailure:
 		return "unknown-is-failure"
+	case AbortsTooMuch:
+		return "aborts-too-much"
 	case plants:
 	}
 	return fmt.Sprintf("Plant(%d)", int(p))
@@ -128,6 +132,11 @@ func (c *cluster) planted(d *jobDriver, effect coordinator.Effect) coordinator.E
 					d.jm.send(x.id, coordinator.NotifyComplete{Executor: x.id, Checkpoint: e.Checkpoint})
 				}
 			}
+		}
+	case coordinator.CancelTasks:
+		if c.plant == AbortsTooMuch {
+			e.KeepUpTo = 0
+			return e
 		}
 	case coordinator.DiscardHandles:
 		if c.plant == ForgetsToDiscard {

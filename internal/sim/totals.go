@@ -18,6 +18,7 @@ func (r *Result) add(o Result) {
 	r.Fenced += o.Fenced
 	r.Leftovers += o.Leftovers
 	r.Transactions += o.Transactions
+	r.TransactionsAborted += o.TransactionsAborted
 	for kind := range faultKinds {
 		r.Faults[kind] += o.Faults[kind]
 	}
@@ -27,8 +28,8 @@ func (r *Result) add(o Result) {
 func (r Result) totals() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d events in %s of virtual time, %d attempts, %d restores, %d completed checkpoints, %d transactions committed, "+
-		"%d savepoints, %d stops, %d cancels, %d leaders fenced, %d files left by processes that had been replaced; faults:",
-		r.Events, r.Elapsed.Round(1e9), r.Attempts, r.Restores, r.Completed, r.Transactions, r.Savepoints, r.Stops, r.Cancels, r.Fenced, r.Leftovers)
+		"%d aborted, %d savepoints, %d stops, %d cancels, %d leaders fenced, %d files left by processes that had been replaced; faults:",
+		r.Events, r.Elapsed.Round(1e9), r.Attempts, r.Restores, r.Completed, r.Transactions, r.TransactionsAborted, r.Savepoints, r.Stops, r.Cancels, r.Fenced, r.Leftovers)
 	for kind := range faultKinds {
 		fmt.Fprintf(&b, " %s=%d", kind, r.Faults[kind])
 	}

@@ -1,6 +1,11 @@
 package coordinator
 
-import "time"
+import (
+	"time"
+
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/ids"
+)
 
 // cancelsMax bounds the users who wait for the same cancel.
 const cancelsMax = 64
@@ -37,12 +42,31 @@ func (c *Coordinator) cancel(now time.Time) {
 	if !c.attempt.deployed {
 		return // advance ends the job at once
 	}
+	keep := c.neededUpTo()
 	for _, x := range c.attempt.executors {
 		if !x.lost {
-			c.emit(CancelTasks{Executor: x.id})
+			c.emit(CancelTasks{Executor: x.id, KeepUpTo: keep})
 		}
 	}
 	c.timers.set(timerCancel, now.Add(c.cfg.CancellationTimeout))
+}
+
+// neededUpTo is the newest checkpoint or savepoint that exists, or may turn out
+// to: a publication whose outcome is not known, or a savepoint that is not yet
+// on record. Everything else under way has been aborted. What sinks prepared
+// for later ones will never be committed (I1).
+func (c *Coordinator) neededUpTo() ids.CheckpointID {
+	w := &c.record
+	invariant.Check(len(c.pending) == 0 || len(c.pending) == 1 && c.pending[0] == w.publishing, "I4",
+		"tasks are cancelled with %d checkpoints under way", len(c.pending))
+	needed := w.desired.Latest.ID
+	if w.publishing != nil {
+		needed = max(needed, w.publishing.id)
+	}
+	for _, id := range w.desired.Savepoints { // those not yet on record too
+		needed = max(needed, id)
+	}
+	return needed
 }
 
 func (c *Coordinator) onCancelTimeout(now time.Time) {

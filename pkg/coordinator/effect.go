@@ -112,8 +112,13 @@ type (
 	}
 	// FinishTasks ends the tasks of an executor, all work being committed. → TaskStatusChanged Finished
 	FinishTasks struct{ Executor ids.ExecutorID }
-	// CancelTasks ends them without. → TaskStatusChanged Canceled
-	CancelTasks struct{ Executor ids.ExecutorID }
+	// CancelTasks ends them without: their sinks abort what they prepared for
+	// checkpoints after KeepUpTo, none of which will ever be published.
+	// → TaskStatusChanged Canceled
+	CancelTasks struct {
+		Executor ids.ExecutorID
+		KeepUpTo ids.CheckpointID
+	}
 	// Answer ends a user's request.
 	Answer struct {
 		Request RequestID

@@ -209,7 +209,9 @@ func (e SweepAttempts) String() string {
 func (e FinishTasks) String() string { return "FinishTasks @" + string(e.Executor.TaskManager) }
 
 // String prints the effect for scripts and traces.
-func (e CancelTasks) String() string { return "CancelTasks @" + string(e.Executor.TaskManager) }
+func (e CancelTasks) String() string {
+	return fmt.Sprintf("CancelTasks @%s keep-up-to=%d", e.Executor.TaskManager, e.KeepUpTo)
+}
 
 // String prints the effect for scripts and traces.
 func (e Answer) String() string {

@@ -300,6 +300,60 @@ func TestMaxParallelismOfTheConfiguration(t *testing.T) {
 	checkCounts(t, output, numbers)
 }
 
+// awaitFailedCheckpoints waits until three have failed.
+func awaitFailedCheckpoints(ctx context.Context, t *testing.T, c *minicluster.Cluster, job ids.JobID) *pb.JobStatusResponse {
+	t.Helper()
+	return await(ctx, t, c, job, "failed checkpoints", func(*pb.JobStatusResponse) bool {
+		history, err := c.Checkpoints(ctx, job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, checkpoint := range history.GetCheckpoints() {
+			if checkpoint.GetStatus() == "FAILED" {
+				n++
+			}
+		}
+		return n >= 3
+	})
+}
+
+// TestCancelLeavesNoHiddenOutput: what a sink prepared for checkpoints that
+// failed is in no checkpoint, and goes with the job.
+func TestCancelLeavesNoHiddenOutput(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	c := start(ctx, t, 1, 1)
+	storage, output := filepath.Join(t.TempDir(), "checkpoints"), t.TempDir()
+	job, err := c.Submit(ctx, counting(t, datagen.Unbounded, 1000, output), minicluster.JobOptions{
+		Config: map[string]string{"execution.checkpointing.dir": storage},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, c, job, "checkpoint 1", func(s *pb.JobStatusResponse) bool { return s.GetLastCheckpoint() >= 1 })
+	if err := errors.Join(os.Rename(storage, storage+".away"), os.WriteFile(storage, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	awaitFailedCheckpoints(ctx, t, c, job)
+	hidden := func() []string {
+		names, err := filepath.Glob(filepath.Join(output, ".part-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	if len(hidden()) < 3 {
+		t.Errorf("before the cancel there is only %v", hidden())
+	}
+	if err := c.Cancel(ctx, job); err != nil {
+		t.Fatal(err)
+	}
+	if names := hidden(); len(names) > 0 {
+		t.Errorf("after the cancel there is still %v", names)
+	}
+}
+
 // TestCheckpointsThatCannotBeWrittenLeaveTheJobRunning: they are FAILED in its
 // history, and when the storage is back the next one completes.
 func TestCheckpointsThatCannotBeWrittenLeaveTheJobRunning(t *testing.T) {
@@ -318,21 +372,7 @@ func TestCheckpointsThatCannotBeWrittenLeaveTheJobRunning(t *testing.T) {
 	if err := errors.Join(os.Rename(storage, storage+".away"), os.WriteFile(storage, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	var last uint64
-	await(ctx, t, c, job, "failed checkpoints", func(s *pb.JobStatusResponse) bool {
-		history, err := c.Checkpoints(ctx, job)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		for _, checkpoint := range history.GetCheckpoints() {
-			if checkpoint.GetStatus() == "FAILED" {
-				n++
-			}
-		}
-		last = s.GetLastCheckpoint()
-		return n >= 3
-	})
+	last := awaitFailedCheckpoints(ctx, t, c, job).GetLastCheckpoint()
 	if err := errors.Join(os.Remove(storage), os.Rename(storage+".away", storage)); err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,21 @@ type SinkWriter[T any] interface {
 // checkpoint n is prepared before the subtask acknowledges n, and committed
 // after n is published. (Source: Flink's TwoPhaseCommittingSink; Carbone et
 // al. 2017, State Management in Apache Flink, section 4.)
+//
+// A prepared transaction whose checkpoint is not to be published goes away in
+// one of these ways:
+//   - A checkpoint is given up and the job runs on: the transaction stays in
+//     the next snapshot, and is committed with it.
+//   - The attempt fails or is killed: the next attempt's Recover removes what
+//     its restored checkpoint and the savepoints do not need.
+//   - The job is cancelled: Abort, in the subtasks that run. Those of processes
+//     that are killed then, or were lost before, stay.
+//   - The job fails for good: its processes are killed and nobody is left to
+//     call Abort, so they stay too. A retained checkpoint may need some of
+//     them, and which ones is only known to a job that starts from it.
+//
+// So a sink gives what it prepares a time limit where its system can, longer
+// than a job may be down, and otherwise names that tell people whose it is.
 type TwoPhase[T any] interface {
 	// OpenWriter opens the writer of one subtask.
 	OpenWriter(ctx *Context) (TwoPhaseWriter[T], error)
@@ -46,6 +61,8 @@ type TwoPhaseWriter[T any] interface {
 	// Prepare belongs to checkpoint id. It is short. What takes long, such as
 	// an fsync, is left to Prepared.
 	Prepare(id ids.CheckpointID) (Prepared, error)
+	// Close releases everything. What has been written and not persisted is in
+	// no checkpoint: Close makes it go away.
 	Close() error
 }
 
@@ -75,6 +92,11 @@ type Committer interface {
 	// took effect. It must tell that apart from a transaction that is lost,
 	// which is a Permanent error.
 	Commit(ctx context.Context, committables []Committable) error
+	// Abort makes prepared transactions go away for good: the job is cancelled
+	// and no checkpoint or savepoint that has them exists or will. It is
+	// idempotent, and is never given a transaction that Commit was given. ctx
+	// bounds it; after an error or a crash they may stay, and nobody asks again.
+	Abort(ctx context.Context, committables []Committable) error
 	Close() error
 }
 

@@ -65,6 +65,10 @@ type Committing interface {
 	CommitUpTo(id ids.CheckpointID) func(ctx context.Context) error
 	// Committed drops what CommitUpTo(id) has committed from later snapshots.
 	Committed(id ids.CheckpointID)
+	// AbortAfter returns the work of aborting all that was persisted for
+	// checkpoints after id, none of which is or will be published; nil if there
+	// is nothing. Nothing else of the subtask is under way, or follows but Close.
+	AbortAfter(id ids.CheckpointID) func(ctx context.Context) error
 }
 
 // committablesList holds the prepared and not yet surely committed
@@ -93,6 +97,8 @@ type twoPhaseOperator[T any] struct {
 	ctx       *Context
 	writer    TwoPhaseWriter[T]
 	committer Committer
+	// published is the newest checkpoint that CommitUpTo was told of.
+	published ids.CheckpointID
 	// open are the transactions whose commit is not known, by checkpoint. As
 	// many as checkpoints since the last published one.
 	open []*transaction
@@ -163,6 +169,7 @@ func (s *twoPhaseOperator[T]) Finish() error { return nil }
 
 // CommitUpTo implements Committing.
 func (s *twoPhaseOperator[T]) CommitUpTo(id ids.CheckpointID) func(ctx context.Context) error {
+	s.published = max(s.published, id)
 	var all []Committable
 	for _, t := range s.open {
 		if t.id > id {
@@ -193,6 +200,27 @@ func (s *twoPhaseOperator[T]) Committed(id ids.CheckpointID) {
 	}
 	clear(s.open[len(kept):])
 	s.open = kept
+}
+
+// AbortAfter implements Committing.
+func (s *twoPhaseOperator[T]) AbortAfter(id ids.CheckpointID) func(ctx context.Context) error {
+	invariant.Check(id >= s.published, "I1", "%s is to abort what was prepared after checkpoint %d, but %d is published", s.ctx.Operator, id, s.published)
+	var all []Committable
+	for _, t := range s.open {
+		if t.id > id {
+			all = append(all, t.committables...)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	committer, uid := s.committer, s.ctx.Operator
+	return func(ctx context.Context) error {
+		if err := committer.Abort(ctx, all); err != nil {
+			return fmt.Errorf("abort what %s prepared after checkpoint %d: %w", uid, id, err)
+		}
+		return nil
+	}
 }
 
 // Close implements Operator.

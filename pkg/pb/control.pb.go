@@ -2504,8 +2504,12 @@ func (*FinishTasks) Descriptor() ([]byte, []int) {
 	return file_weir_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
+// CancelTasks ends the tasks without committing anything. What their sinks
+// prepared for checkpoints after keep_up_to is aborted before they are
+// CANCELED: none of those will ever be published.
 type CancelTasks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	KeepUpTo      uint64                 `protobuf:"varint,1,opt,name=keep_up_to,json=keepUpTo,proto3" json:"keep_up_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2538,6 +2542,13 @@ func (x *CancelTasks) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CancelTasks.ProtoReflect.Descriptor instead.
 func (*CancelTasks) Descriptor() ([]byte, []int) {
 	return file_weir_v1_control_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *CancelTasks) GetKeepUpTo() uint64 {
+	if x != nil {
+		return x.KeepUpTo
+	}
+	return 0
 }
 
 type ExecutorCommand struct {
@@ -2926,8 +2937,10 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x06splits\x18\x04 \x03(\v2\x0e.weir.v1.SplitR\x06splits\x12\x1a\n" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12\x12\n" +
 	"\x04list\x18\x06 \x01(\bR\x04list\"\r\n" +
-	"\vFinishTasks\"\r\n" +
-	"\vCancelTasks\"\xf1\x03\n" +
+	"\vFinishTasks\"+\n" +
+	"\vCancelTasks\x12\x1c\n" +
+	"\n" +
+	"keep_up_to\x18\x01 \x01(\x04R\bkeepUpTo\"\xf1\x03\n" +
 	"\x0fExecutorCommand\x124\n" +
 	"\baccepted\x18\x01 \x01(\v2\x16.weir.v1.HelloAcceptedH\x00R\baccepted\x121\n" +
 	"\arefused\x18\x02 \x01(\v2\x15.weir.v1.HelloRefusedH\x00R\arefused\x122\n" +

@@ -19,6 +19,8 @@ type Observer struct {
 	Restored func(by *operator.Context, counts map[uint64]uint64)
 	// Committed: a transaction became visible. It comes once for each.
 	Committed func(by *operator.Context, name string, records []Count)
+	// Aborted: a transaction is gone for good.
+	Aborted func(by *operator.Context, name string)
 }
 
 // Moment is a moment at which the job talks to the outside.
@@ -34,6 +36,8 @@ const (
 	// Committing and HasCommitted: a transaction is about to become visible, or has.
 	Committing
 	HasCommitted
+	// Aborting: a transaction is about to go away.
+	Aborting
 )
 
 func (o *Observer) fails(at Moment) error {
@@ -58,5 +62,11 @@ func (o *Observer) opened(by *operator.Context, split int, position uint64) {
 func (o *Observer) committed(by *operator.Context, name string, records []Count) {
 	if o != nil && o.Committed != nil {
 		o.Committed(by, name, records)
+	}
+}
+
+func (o *Observer) aborted(by *operator.Context, name string) {
+	if o != nil && o.Aborted != nil {
+		o.Aborted(by, name)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 
 	weirids "github.com/weirstream/weir/pkg/ids"
@@ -59,6 +60,9 @@ func (w *World) Transactions() []string { return slices.Clone(w.order) }
 // Prepared is the number of transactions that are neither committed nor removed.
 func (w *World) Prepared() int { return len(w.prepared) }
 
+// PreparedTransactions are their names, in order.
+func (w *World) PreparedTransactions() []string { return slices.Sorted(maps.Keys(w.prepared)) }
+
 // Has reports whether a transaction is prepared or committed.
 func (w *World) Has(name string) bool {
 	_, prepared := w.prepared[name]
@@ -93,6 +97,14 @@ func (w *World) commit(by *operator.Context, name string) error {
 	w.order = append(w.order, name)
 	w.Observer.committed(by, name, records)
 	return nil
+}
+
+func (w *World) abort(by *operator.Context, name string) {
+	if _, ok := w.committed[name]; ok {
+		w.violations = append(w.violations, "transaction "+name+" is aborted, which is committed")
+	}
+	delete(w.prepared, name)
+	w.Observer.aborted(by, name)
 }
 
 // transactionName has what Recover must know: attempt and checkpoint.
@@ -221,6 +233,20 @@ func (c *committer) Commit(ctx context.Context, all []operator.Committable) erro
 		if err := c.world.Observer.fails(HasCommitted); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Abort implements operator.Committer.
+func (c *committer) Abort(ctx context.Context, all []operator.Committable) error {
+	for _, name := range all {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := c.world.Observer.fails(Aborting); err != nil {
+			return err
+		}
+		c.world.abort(c.ctx, string(name))
 	}
 	return nil
 }

@@ -120,6 +120,27 @@ func (c *committer) Commit(ctx context.Context, committables []operator.Committa
 	return nil
 }
 
+// Abort implements operator.Committer. Only the pending name goes: whatever
+// is visible stays (I1).
+func (c *committer) Abort(ctx context.Context, committables []operator.Committable) error {
+	for _, data := range committables {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		t, err := decodeCommittable(data)
+		if err != nil {
+			return fmt.Errorf("abort in %s: %w", absolute(c.dir), err)
+		}
+		if err := os.Remove(filepath.Join(c.dir, pendingName(t.name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("abort output: %w", err)
+		}
+	}
+	if err := syncDir(c.dir); err != nil {
+		return fmt.Errorf("abort output: %w", err)
+	}
+	return nil
+}
+
 // publish gives a pending file its visible name. A crash between the two
 // steps leaves both names, which the next commit tidies up.
 func (c *committer) publish(t committable) error {

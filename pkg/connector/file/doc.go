@@ -14,5 +14,9 @@
 //	.part-….pending      complete and durable, before the acknowledgement
 //	part-….jsonl         committed, by a link that never replaces a file
 //
+// Hidden files that nothing needs go with the next attempt's start, or with the
+// job when it is cancelled. Those of a job that failed, or whose processes were
+// killed while it was cancelled, stay: their names carry the job's ID.
+//
 // The directory must be the same one on every host that runs the sink.
 package file

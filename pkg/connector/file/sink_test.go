@@ -146,6 +146,43 @@ func TestLifeOfAFile(t *testing.T) {
 	h.expect("closed", "out-1.1-0-1.jsonl")
 }
 
+// What is aborted is gone, once or twice; what is committed stays, whatever is
+// said of it (I1).
+func TestAbortRemovesPendingFilesOnly(t *testing.T) {
+	h := open(t, t.TempDir(), 1, 0)
+	h.write("a")
+	committed := h.persist(h.prepare(1))
+	h.commit(committed)
+	h.write("b")
+	kept := h.persist(h.prepare(2))
+	h.write("c")
+	given := h.persist(h.prepare(3))
+	h.write("d")
+	for range 2 {
+		if err := h.committer.Abort(t.Context(), append(given, committed...)); err != nil {
+			t.Fatal(err)
+		}
+		h.expect("aborted", ".out-1.1-0-2.jsonl.pending .out-1.1-0-n3.inprogress out-1.1-0-1.jsonl")
+	}
+	h.close()
+	h.expect("closed", ".out-1.1-0-2.jsonl.pending out-1.1-0-1.jsonl")
+	h.commit(kept) // as a job that starts from the checkpoint would
+	h.expect("committed later", "out-1.1-0-1.jsonl out-1.1-0-2.jsonl")
+}
+
+// A Persist that failed after the rename leaves a pending file that no
+// checkpoint has: closing removes it.
+func TestCloseRemovesWhatAFailedPersistLeft(t *testing.T) {
+	h := open(t, t.TempDir(), 1, 0)
+	h.write("a")
+	p := h.prepare(1).(*transaction)
+	if err := os.Rename(filepath.Join(h.dir, p.name), filepath.Join(h.dir, pendingName(p.committed))); err != nil {
+		t.Fatal(err)
+	}
+	h.close()
+	h.expect("closed", "")
+}
+
 // A checkpoint without records makes no file, and nothing to commit.
 func TestEmptyTransaction(t *testing.T) {
 	h := open(t, t.TempDir(), 1, 0)

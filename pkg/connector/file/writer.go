@@ -222,8 +222,14 @@ func (t *transaction) abandon() error {
 		t.file = nil
 	}
 	err := os.Remove(filepath.Join(t.dir, t.name))
-	if errors.Is(err, fs.ErrNotExist) { // a later attempt cleaned up, or Persist got as far as the rename
-		err = nil
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // a later attempt cleaned up, or Persist got as far as the rename
+		if t.committed != "" {
+			err = os.Remove(filepath.Join(t.dir, pendingName(t.committed)))
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 	}
 	return errors.Join(closeErr, err)
 }

@@ -283,7 +283,7 @@ func (d *Driver) carryOut(ctx context.Context, effect coordinator.Effect) (End, 
 	case coordinator.FinishTasks:
 		cluster.Send(e.Executor, &pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Finish{Finish: &pb.FinishTasks{}}})
 	case coordinator.CancelTasks:
-		cluster.Send(e.Executor, &pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Cancel{Cancel: &pb.CancelTasks{}}})
+		cluster.Send(e.Executor, &pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Cancel{Cancel: &pb.CancelTasks{KeepUpTo: uint64(e.KeepUpTo)}}})
 
 	case coordinator.DiscardHandles:
 		d.discardHandles(e)

@@ -89,6 +89,10 @@ func (c *cluster) StopExecutor(e ids.ExecutorID, kill bool, _ time.Duration) {
 	c.note("stop %s kill=%t", e, kill)
 }
 func (c *cluster) Send(e ids.ExecutorID, command *pb.ExecutorCommand) {
+	if cancel := command.GetCancel(); cancel != nil {
+		c.note("send %s Cancel keep %d", e, cancel.GetKeepUpTo())
+		return
+	}
 	c.note("send %s %T", e, command.GetKind())
 }
 
@@ -569,7 +573,7 @@ func TestEffectsReachTheClusterInOrder(t *testing.T) {
 				coordinator.NotifyComplete{Executor: executor, Checkpoint: 1},
 				coordinator.NotifyAborted{Executor: executor, Checkpoint: 2, Reason: coordinator.Expired},
 				coordinator.FinishTasks{Executor: executor},
-				coordinator.CancelTasks{Executor: executor},
+				coordinator.CancelTasks{Executor: executor, KeepUpTo: 7},
 				coordinator.StopExecutor{Executor: executor, Kill: true},
 				coordinator.ReleaseSlots{Attempt: executor.Attempt},
 			}
@@ -581,7 +585,7 @@ func TestEffectsReachTheClusterInOrder(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		want := []string{
-			"request 1.1 2", "launch", "Deploy", "AssignSplits", "Trigger", "Notify", "Notify", "Finish", "Cancel", "stop", "release 1.1",
+			"request 1.1 2", "launch", "Deploy", "AssignSplits", "Trigger", "Notify", "Notify", "Finish", "Cancel keep 7", "stop", "release 1.1",
 		}
 		if len(c.calls) != len(want) {
 			t.Fatalf("calls: %q", c.calls)

@@ -274,8 +274,9 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 	}
 	return task.New(task.Config{
 		ID: d.Subtask, Wire: endpoint, BufferTimeout: config.BufferTimeout.Get(e.config),
-		New:    func(h subtask.Host) (task.Subtask, error) { return subtask.New(cfg, h) },
-		Report: e.report,
+		CleanupTimeout: config.TaskCancellationTimeout.Get(e.config) / cleanupShare,
+		New:            func(h subtask.Host) (task.Subtask, error) { return subtask.New(cfg, h) },
+		Report:         e.report,
 	})
 }
 
@@ -302,10 +303,15 @@ func (e *Executor) s3Options() s3.Options {
 	}
 }
 
+// cleanupShare is the share of task.cancellation.timeout that cancelled tasks
+// have for aborting what they prepared: one half, so that a system that does
+// not answer costs no executor its life.
+const cleanupShare = 2
+
 // cancelTasks cancels all tasks and begins to count the time that they have.
-func (e *Executor) cancelTasks() {
+func (e *Executor) cancelTasks(keepUpTo ids.CheckpointID) {
 	for _, t := range e.ordered {
-		t.Cancel()
+		t.Cancel(keepUpTo)
 	}
 	if e.stuck == nil {
 		e.stuck = time.After(config.TaskCancellationTimeout.Get(e.config))
@@ -317,7 +323,8 @@ func (e *Executor) endTasks() error {
 	if e.tasksDone == nil {
 		return nil
 	}
-	e.cancelTasks()
+	// The attempt ends, not the job: the next one knows what is needed.
+	e.cancelTasks(subtask.KeepAll)
 	select {
 	case <-e.tasksDone:
 	case <-e.stuck:

@@ -256,7 +256,7 @@ func (c *conversation) handle(m *pb.ExecutorCommand) error {
 			t.Finish()
 		}
 	case *pb.ExecutorCommand_Cancel:
-		c.cancelTasks()
+		c.cancelTasks(ids.CheckpointID(kind.Cancel.GetKeepUpTo()))
 	default:
 		c.log.Warn("command of a kind that this version does not know was ignored", zap.String("kind", fmt.Sprintf("%T", kind)))
 	}

@@ -16,7 +16,7 @@ import (
 // act does what the aligner says.
 func (s *Subtask) act(actions []align.Action) {
 	for _, a := range actions {
-		if s.phase == ended {
+		if s.isOver() {
 			return
 		}
 		switch a.Kind {
@@ -124,7 +124,7 @@ func (q *snapshots) drop() {
 // writeNext hands the oldest frozen snapshot to the snapshot lane.
 func (s *Subtask) writeNext() {
 	q := &s.snapshot
-	if q.writing || len(q.queue) == 0 || s.phase == ended {
+	if q.writing || len(q.queue) == 0 || s.isOver() {
 		return
 	}
 	t := q.queue[0]
@@ -140,7 +140,8 @@ func (s *Subtask) writeNext() {
 
 func (s *Subtask) written(t *taken, state snapshot.SubtaskState, err error) {
 	s.snapshot.writing = false
-	if s.phase == ended {
+	if s.isOver() {
+		s.abortNext()
 		return
 	}
 	if err != nil {
@@ -153,7 +154,7 @@ func (s *Subtask) written(t *taken, state snapshot.SubtaskState, err error) {
 
 // NotifyAborted says that a checkpoint is given up.
 func (s *Subtask) NotifyAborted(id ids.CheckpointID) {
-	if s.phase == ended {
+	if s.isOver() {
 		return
 	}
 	s.snapshot.giveUp(id)
@@ -222,6 +223,10 @@ func (s *Subtask) commitNext() {
 		}
 		return func() {
 			c.running = false
+			if s.phase == cancelling {
+				s.abortNext()
+				return
+			}
 			if err != nil {
 				s.failed(err, uid)
 				return

@@ -44,7 +44,8 @@ const (
 	FetchLane
 	// SnapshotLane is writing a snapshot.
 	SnapshotLane
-	// CommitLane is committing what a published checkpoint had prepared.
+	// CommitLane is committing what a published checkpoint had prepared, and
+	// last of all aborting what none will have.
 	CommitLane
 )
 
@@ -73,6 +74,10 @@ type Work struct {
 	Lane Lane
 	// Name describes it for traces and errors.
 	Name string
+	// Cleanup is what a cancelled subtask does before it ends. Its context
+	// does not end with the cancel, but after a part of the time that the
+	// subtask has for returning.
+	Cleanup bool
 	// Run does it. The context ends when the subtask is cancelled or closed.
 	// It returns what Complete must be given. A panic in it is an error of the
 	// subtask: the Host passes it to Fail.

@@ -47,7 +47,7 @@ func (o *outputs) NewBuffer() ([]byte, element.Owner) {
 
 // Emit implements operator.Outbox.
 func (o *outputs) Emit(edge, ch int, f element.Frame) {
-	if o.s.phase == ended {
+	if o.s.isOver() {
 		f.Free()
 		return
 	}

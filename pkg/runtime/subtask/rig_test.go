@@ -255,7 +255,7 @@ func (r *rig) failures() []coordinator.Failure {
 func (r *rig) close() {
 	for _, id := range r.order {
 		h := r.hosts[id]
-		h.s.Cancel()
+		h.s.Cancel(subtask.KeepAll)
 		r.doWork(h)
 		if err := h.s.Close(); err != nil {
 			r.t.Error(err)

@@ -143,7 +143,7 @@ func (s *Subtask) stepSource() bool {
 // Trigger makes a source emit the barrier of a checkpoint and take its snapshot.
 func (s *Subtask) Trigger(b element.Barrier) {
 	switch {
-	case s.phase == ended:
+	case s.isOver():
 	case !s.isSource:
 		s.host.Report(DeclineReport{Checkpoint: b.Checkpoint, Reason: "triggered although it is no source"})
 	case s.phase != running:

@@ -62,7 +62,8 @@ const (
 	created phase = iota
 	restoring
 	running
-	ended // finished, cancelled or failed
+	cancelling // only what was prepared in vain is still aborted
+	ended      // finished, cancelled or failed
 )
 
 // Subtask is one subtask of a job. All methods are called by one goroutine.
@@ -78,6 +79,7 @@ type Subtask struct {
 	aligner  Aligner
 	snapshot snapshots
 	commits  commits
+	cancel   cancel
 
 	isSource bool
 	fetching bool // a fetch is with the host
@@ -184,7 +186,7 @@ func (s *Subtask) ready() {
 
 // Receive takes a frame that came on an input channel.
 func (s *Subtask) Receive(ch int, f element.Frame) {
-	if s.phase == ended {
+	if s.isOver() {
 		f.Free()
 		return
 	}
@@ -212,7 +214,7 @@ func (s *Subtask) SetInputRate(bytesPerSecond float64) {
 
 // AddCredit takes credit that the consumer of an output channel granted.
 func (s *Subtask) AddCredit(out Output, bytes int64) {
-	if s.phase == ended {
+	if s.isOver() {
 		return
 	}
 	s.out.addCredit(out, bytes)
@@ -226,7 +228,7 @@ func (s *Subtask) AssignSplits(a coordinator.SplitAssignment) {
 	case running:
 		s.assign(a)
 		s.fetch()
-	case ended:
+	case cancelling, ended:
 	}
 }
 
@@ -251,27 +253,28 @@ func (s *Subtask) Complete(done Done) {
 
 // Fail ends the subtask because work or user code panicked.
 func (s *Subtask) Fail(err error, stack string) {
-	if s.phase == ended {
-		return
+	switch s.phase {
+	case ended:
+	case cancelling:
+		// It ends as the user wanted; what it still had to abort stays.
+		s.cancel.err = errors.Join(s.cancel.err, err)
+		s.end(StatusReport{Status: coordinator.Canceled})
+	case created, restoring, running:
+		s.end(StatusReport{Status: coordinator.Failed, Failure: coordinator.Failure{
+			Kind: coordinator.UserFailure, Message: err.Error(), Stack: stack,
+		}})
 	}
-	s.end(StatusReport{Status: coordinator.Failed, Failure: coordinator.Failure{
-		Kind: coordinator.UserFailure, Message: err.Error(), Stack: stack,
-	}})
 }
 
 // Finish ends the subtask, all its work being committed.
 func (s *Subtask) Finish() {
-	if s.phase != ended {
+	if !s.isOver() {
 		s.end(StatusReport{Status: coordinator.Finished})
 	}
 }
 
-// Cancel ends the subtask without committing anything.
-func (s *Subtask) Cancel() {
-	if s.phase != ended {
-		s.end(StatusReport{Status: coordinator.Canceled})
-	}
-}
+// isOver reports whether the subtask does nothing for its job any more.
+func (s *Subtask) isOver() bool { return s.phase == cancelling || s.phase == ended }
 
 func (s *Subtask) end(r StatusReport) {
 	s.phase = ended
@@ -287,7 +290,7 @@ func (s *Subtask) failed(err error, uid ids.OperatorUID) {
 
 // failedAs ends the subtask with an error of that kind, unless it is permanent.
 func (s *Subtask) failedAs(kind coordinator.FailureKind, err error, uid ids.OperatorUID) {
-	if s.phase == ended {
+	if s.isOver() {
 		return
 	}
 	if operator.IsPermanent(err) {
@@ -299,7 +302,8 @@ func (s *Subtask) failedAs(kind coordinator.FailureKind, err error, uid ids.Oper
 }
 
 // Close closes the operators and gives all memory back. Work that is under
-// way must have come back before.
+// way must have come back before. What could not be aborted after a Cancel is
+// part of the error.
 func (s *Subtask) Close() error {
 	s.phase = ended
 	s.in.drop()
@@ -308,7 +312,7 @@ func (s *Subtask) Close() error {
 		w.Close()
 	}
 	s.snapshot.drop()
-	var all []error
+	all := []error{s.cancel.err}
 	for i := range s.chain.Operators {
 		op := &s.chain.Operators[i]
 		if err := op.Instance.Operator.Close(); err != nil {

@@ -32,7 +32,7 @@ type Subtask interface {
 	Complete(done subtask.Done)
 	Fail(err error, stack string)
 	Finish()
-	Cancel()
+	Cancel(keepUpTo ids.CheckpointID)
 	Step(budget int) subtask.Progress
 	Flush()
 	SetInputRate(bytesPerSecond float64)
@@ -58,6 +58,9 @@ type Config struct {
 	// BufferTimeout bounds how long a record may wait in a batch while the
 	// subtask is busy with others (execution.buffer-timeout); 0 for no bound.
 	BufferTimeout time.Duration
+	// CleanupTimeout bounds what a cancelled subtask still does: less than the
+	// time after which a task that does not end costs its executor.
+	CleanupTimeout time.Duration
 	// Report takes what the subtask reports, on the task's goroutine, and does
 	// not block. The last report is a StatusReport of Finished, Canceled or
 	// Failed. Failed comes at once; the others when nothing of the subtask
@@ -134,11 +137,12 @@ func (t *Task) AssignSplits(a coordinator.SplitAssignment) {
 func (t *Task) Finish() { t.inbox.pushMail(func() { t.subtask.Finish() }) }
 
 // Cancel ends the task. Its work is told at once, by its context; user code
-// that runs on the task's own goroutine is waited for.
-func (t *Task) Cancel() {
+// that runs on the task's own goroutine is waited for. What sinks prepared for
+// checkpoints after keepUpTo is aborted.
+func (t *Task) Cancel(keepUpTo ids.CheckpointID) {
 	// The mail first: work that returns because of the context must find the
 	// subtask cancelled, or it would count as failed.
-	t.inbox.pushMail(func() { t.subtask.Cancel() })
+	t.inbox.pushMail(func() { t.subtask.Cancel(keepUpTo) })
 	t.cancel()
 }
 
@@ -362,6 +366,12 @@ func (h host) Go(w subtask.Work) {
 				t.subtask.Complete(done)
 			})
 		}()
-		p = protect(func() { done = w.Run(t.ctx) })
+		ctx := t.ctx
+		if w.Cleanup {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), t.cfg.CleanupTimeout)
+			defer cancel()
+		}
+		p = protect(func() { done = w.Run(ctx) })
 	})
 }

@@ -30,6 +30,8 @@ type scripted struct {
 	// onFrame is called for each frame.
 	onFrame func(in int, f element.Frame)
 	onClose func() error
+	// onCancel stands in for the end that a cancel is.
+	onCancel func(keepUpTo ids.CheckpointID)
 }
 
 func (s *scripted) call(format string, args ...any) {
@@ -69,7 +71,13 @@ func (s *scripted) Fail(err error, stack string) {
 }
 
 func (s *scripted) Finish() { s.end(subtask.StatusReport{Status: coordinator.Finished}) }
-func (s *scripted) Cancel() { s.end(subtask.StatusReport{Status: coordinator.Canceled}) }
+func (s *scripted) Cancel(keepUpTo ids.CheckpointID) {
+	if s.onCancel != nil {
+		s.onCancel(keepUpTo)
+		return
+	}
+	s.end(subtask.StatusReport{Status: coordinator.Canceled})
+}
 
 func (s *scripted) end(r subtask.StatusReport) {
 	if !s.ended {
@@ -140,9 +148,12 @@ type noWire struct{}
 func (noWire) Send(_ subtask.Output, f element.Frame) { f.Free() }
 func (noWire) Grant(int, int64)                       {}
 
+// cleanupTimeout is what tasks of these tests have for cleaning up.
+const cleanupTimeout = 7 * time.Second
+
 func startTask(s *scripted) (*Task, *reports) {
 	r := &reports{}
-	task := New(Config{ID: ids.SubtaskID{Vertex: 1, Index: 2}, Wire: noWire{}, Report: r.add,
+	task := New(Config{ID: ids.SubtaskID{Vertex: 1, Index: 2}, Wire: noWire{}, Report: r.add, CleanupTimeout: cleanupTimeout,
 		New: func(h subtask.Host) (Subtask, error) { s.host = h; return s, nil }})
 	task.Start()
 	return task, r
@@ -327,7 +338,7 @@ func TestCancelEndsWorkAndWaitsForIt(t *testing.T) {
 		task, reports := startTask(s)
 		synctest.Wait()
 		began := time.Now()
-		task.Cancel()
+		task.Cancel(0)
 		synctest.Wait()
 		if reports.count() > 0 {
 			t.Error("reported as cancelled while its work goes on")
@@ -338,6 +349,38 @@ func TestCancelEndsWorkAndWaitsForIt(t *testing.T) {
 		}
 		if have := strings.Join(s.calls, ", "); have != "start, end 6, fetched, close" {
 			t.Errorf("calls are %s", have)
+		}
+		if status := reports.last(t).Status; status != coordinator.Canceled {
+			t.Errorf("status is %d", status)
+		}
+	})
+}
+
+// TestCleanUpOutlivesTheCancel: what a cancelled subtask still has to do has a
+// context of its own, which ends in time for the task to end by itself.
+func TestCleanUpOutlivesTheCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{}
+		var took time.Duration
+		var kept ids.CheckpointID
+		s.onCancel = func(keepUpTo ids.CheckpointID) {
+			kept = keepUpTo
+			s.host.Go(subtask.Work{Lane: subtask.CommitLane, Name: "abort", Cleanup: true, Run: func(ctx context.Context) subtask.Done {
+				began := time.Now()
+				<-ctx.Done()
+				took = time.Since(began)
+				return func() { s.end(subtask.StatusReport{Status: coordinator.Canceled}) }
+			}})
+		}
+		task, reports := startTask(s)
+		synctest.Wait()
+		task.Cancel(3)
+		<-task.Done()
+		if kept != 3 {
+			t.Errorf("the subtask was told to keep up to %d", kept)
+		}
+		if took != cleanupTimeout {
+			t.Errorf("the clean-up was given %s, want %s", took, cleanupTimeout)
 		}
 		if status := reports.last(t).Status; status != coordinator.Canceled {
 			t.Errorf("status is %d", status)
