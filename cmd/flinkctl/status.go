@@ -22,7 +22,14 @@ func (c *cli) statusCommand() *cobra.Command {
 		Short: "Show a job: status, checkpoints, records, cause of its last failure",
 		Long: "Show a job: its status, checkpoints, the records in and out of each vertex, where\n" +
 			"its subtasks run, and the cause of its last failure with its stack. JOB is a job ID\n" +
-			"or its first digits.",
+			"or its first digits.\n\n" +
+			"A vertex is a chain of operators that run together. Its records in are those that its\n" +
+			"subtasks took from other vertices or, in a vertex that starts with a source, read there;\n" +
+			"its records out are those that went to other vertices, however many operators are in\n" +
+			"the chain. What a sink writes is not counted as out: a last vertex has 0, and so has a\n" +
+			"job that is one vertex as a whole. Counters are of the current attempt: a restart sets\n" +
+			"them to 0, and records since the restored checkpoint count again. A job that FINISHED\n" +
+			"keeps those of its last attempt.",
 		Example: "  flinkctl status 4f2a\n  flinkctl status 4f2a -o json",
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {

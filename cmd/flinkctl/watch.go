@@ -112,8 +112,11 @@ func (w *watcher) showRecords(s *cliresult.JobStatus) {
 		return
 	}
 	first, last := s.Vertices[0], s.Vertices[len(s.Vertices)-1]
-	text := fmt.Sprintf("records: %d out of %s (%.0f/s), %d into %s; checkpoint %s",
-		first.RecordsOut, first.Name, first.RecordsOutRate, last.RecordsIn, last.Name, showNumber(s.LastCheckpoint))
+	text := fmt.Sprintf("records: %d read by %s (%.0f/s)", first.RecordsIn, first.Name, first.RecordsInRate)
+	if len(s.Vertices) > 1 {
+		text += fmt.Sprintf(", %d into %s", last.RecordsIn, last.Name)
+	}
+	text += "; checkpoint " + showNumber(s.LastCheckpoint)
 	now := time.Now()
 	switch {
 	case w.live:

@@ -59,9 +59,11 @@ func (s *JobStatus) IsTerminal() bool {
 
 // Vertex is one chain of operators of a job.
 type Vertex struct {
-	ID             int32            `json:"id"`
-	Name           string           `json:"name"`
-	Parallelism    int32            `json:"parallelism"`
+	ID          int32  `json:"id"`
+	Name        string `json:"name"`
+	Parallelism int32  `json:"parallelism"`
+	// Records of the current attempt, from and to other vertices; what a source
+	// reads counts as in, what a sink writes does not count as out.
 	RecordsIn      int64            `json:"records_in"`
 	RecordsOut     int64            `json:"records_out"`
 	RecordsInRate  float64          `json:"records_in_rate"`

@@ -717,16 +717,18 @@ func (x *ListJobsResponse) GetJobs() []*JobSummary {
 }
 
 type VertexStatus struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Id             int32                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Parallelism    int32                  `protobuf:"varint,3,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
-	RecordsIn      int64                  `protobuf:"varint,4,opt,name=records_in,json=recordsIn,proto3" json:"records_in,omitempty"`
-	RecordsOut     int64                  `protobuf:"varint,5,opt,name=records_out,json=recordsOut,proto3" json:"records_out,omitempty"`
-	RecordsInRate  float64                `protobuf:"fixed64,6,opt,name=records_in_rate,json=recordsInRate,proto3" json:"records_in_rate,omitempty"` // per second, over the last seconds
-	RecordsOutRate float64                `protobuf:"fixed64,7,opt,name=records_out_rate,json=recordsOutRate,proto3" json:"records_out_rate,omitempty"`
-	Tasks          map[string]int32       `protobuf:"bytes,8,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // count by status
-	Subtasks       []*SubtaskStatus       `protobuf:"bytes,9,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          int32                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name        string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Parallelism int32                  `protobuf:"varint,3,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
+	// Records of the current attempt, from and to other vertices; what a source
+	// reads counts as in, what a sink writes does not count as out.
+	RecordsIn      int64            `protobuf:"varint,4,opt,name=records_in,json=recordsIn,proto3" json:"records_in,omitempty"`
+	RecordsOut     int64            `protobuf:"varint,5,opt,name=records_out,json=recordsOut,proto3" json:"records_out,omitempty"`
+	RecordsInRate  float64          `protobuf:"fixed64,6,opt,name=records_in_rate,json=recordsInRate,proto3" json:"records_in_rate,omitempty"` // per second, over the last seconds
+	RecordsOutRate float64          `protobuf:"fixed64,7,opt,name=records_out_rate,json=recordsOutRate,proto3" json:"records_out_rate,omitempty"`
+	Tasks          map[string]int32 `protobuf:"bytes,8,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // count by status
+	Subtasks       []*SubtaskStatus `protobuf:"bytes,9,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }

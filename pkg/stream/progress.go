@@ -39,8 +39,9 @@ func (p *progress) show(s *pb.JobStatusResponse) {
 	if s.GetLastCheckpoint() > 0 {
 		line += fmt.Sprintf(", checkpoint %d", s.GetLastCheckpoint())
 	}
-	if v := s.GetVertices(); len(v) > 0 && v[0].GetRecordsOut() > 0 { // the first vertex is a source
-		line += fmt.Sprintf(", %d records from %s", v[0].GetRecordsOut(), v[0].GetName())
+	// The first vertex is a source. What it read counts as in; it has nothing out if it is all there is.
+	if v := s.GetVertices(); len(v) > 0 && v[0].GetRecordsIn() > 0 {
+		line += fmt.Sprintf(", %d records read by %s", v[0].GetRecordsIn(), v[0].GetName())
 	}
 	// Progress is a courtesy: a stderr that is closed does not fail the job.
 	_, _ = fmt.Fprintf(p.to, "%s: %s\n", p.name, line)
