@@ -49,7 +49,7 @@ func verticesView(g *graph.ExecutionGraph, status *coordinator.Status, counted [
 	}
 	for _, s := range status.Subtasks {
 		view := views[s.Subtask.Vertex]
-		word := taskWord(s.Status)
+		word := taskWord(status.Status, s.Status)
 		view.Tasks[word]++
 		c := counted[s.Subtask.Vertex].subtasks[s.Subtask.Index]
 		view.Subtasks = append(view.Subtasks, &pb.SubtaskStatus{
@@ -60,12 +60,18 @@ func verticesView(g *graph.ExecutionGraph, status *coordinator.Status, counted [
 	return views
 }
 
-// taskWord is the word for a task's status; one that is not placed yet has none.
-func taskWord(s coordinator.TaskStatus) string {
-	if s == 0 {
+// taskWord is the word for a task's status. One that is not placed yet has
+// none. One whose job has ended runs no more, although nobody may have been left
+// to say so, as when its executor was killed.
+func taskWord(job coordinator.JobStatus, s coordinator.TaskStatus) string {
+	switch {
+	case job.IsTerminal() && s < coordinator.Finished:
+		return coordinator.Canceled.String()
+	case s == 0:
 		return "CREATED"
+	default:
+		return s.String()
 	}
-	return s.String()
 }
 
 // CheckpointsView makes what flinkctl checkpoints shows, newest first.
