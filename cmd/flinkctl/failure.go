@@ -73,7 +73,9 @@ func (f *failure) print(w io.Writer, verbose bool) {
 
 // oneLine keeps an error on its line, whatever others wrote into it.
 func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	joined := strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	// What follows a heading is not a second statement.
+	return strings.ReplaceAll(joined, ":; ", ": ")
 }
 
 // fail makes the failure for an error of any layer below.

@@ -105,6 +105,12 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+func TestErrorsOfSeveralLinesAreOneLine(t *testing.T) {
+	if got, want := oneLine("the program builds another graph:\nA is built\nB is not\n"), "the program builds another graph: A is built; B is not"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestTraceOnlyWhenVerbose(t *testing.T) {
 	_, stderr, _ := flinkctl(t, "list", "--jobmanager", "127.0.0.1:1")
 	if strings.Contains(stderr, "trace:") {
