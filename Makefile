@@ -89,10 +89,11 @@ $(VERSITYGW):
 COMPOSE = $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi) \
 	--project-name weir --file deploy/docker-compose.yml
 IMAGE_DIR := .tools/image
+REQUIRE_DOCKER := docker info >/dev/null 2>&1 || { echo "there is no Docker engine: start one (service docker start) and try again" >&2; exit 1; }
 
 .PHONY: images
 images: build $(VERSITYGW) ## container images of the processes and of the S3 server
-	@docker info >/dev/null 2>&1 || { echo "there is no Docker engine: start one (service docker start) and try again" >&2; exit 1; }
+	@$(REQUIRE_DOCKER)
 	mkdir -p $(IMAGE_DIR)
 	go run ./deploy/imageroot $(IMAGE_DIR)
 	cp bin/jobmanager bin/taskmanager $(VERSITYGW) deploy/config.yaml deploy/*.Dockerfile $(IMAGE_DIR)/
@@ -105,6 +106,8 @@ cluster-up: images ## a cluster in containers: JobManager, three TaskManagers, S
 
 .PHONY: cluster-down
 cluster-down: ## stop it and remove its volumes
+	@$(REQUIRE_DOCKER)
+	@mkdir -p $(IMAGE_DIR) # Compose 1 wants the build context of every service, here too
 	$(COMPOSE) down --volumes
 
 .PHONY: cluster-e2e
