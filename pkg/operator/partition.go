@@ -165,7 +165,7 @@ func (o *forwardOutput[T]) Collect(v T) error {
 		o.encoder.viaCodec(b, v)
 	}
 	b.Count++
-	if len(b.Data) >= CutBytes {
+	if len(b.Data) >= b.Limit {
 		o.w.Cut(0)
 	}
 	return nil
@@ -200,7 +200,7 @@ func (o *hashOutput[T, K]) Collect(v T) error {
 		o.encoder.viaCodec(b, v)
 	}
 	b.Count++
-	if len(b.Data) >= CutBytes {
+	if len(b.Data) >= b.Limit {
 		o.w.Cut(ch)
 	}
 	return nil
@@ -232,7 +232,7 @@ func (o *rebalanceOutput[T]) Collect(v T) error {
 		o.encoder.viaCodec(b, v)
 	}
 	b.Count++
-	if len(b.Data) >= CutBytes {
+	if len(b.Data) >= b.Limit {
 		o.w.Cut(ch)
 	}
 	return nil
@@ -258,7 +258,7 @@ func (o *broadcastOutput[T]) Collect(v T) error {
 		b := &o.w.Channels[ch]
 		b.Data = append(b.Data, o.buf...)
 		b.Count++
-		if len(b.Data) >= CutBytes {
+		if len(b.Data) >= b.Limit {
 			o.w.Cut(ch)
 		}
 	}

@@ -16,6 +16,9 @@ type Outbox interface {
 	// NewBuffer gives an empty buffer of capacity for CutBytes and one more
 	// small record, and its owner.
 	NewBuffer() ([]byte, element.Owner)
+	// CutAt is the size at which the next batch for output channel ch is to be
+	// cut: CutBytes, or less where the consumer takes less at a time.
+	CutAt(edge, ch int) int
 }
 
 // Writer collects the encoded records of one outgoing edge of a subtask, one
@@ -35,6 +38,8 @@ type Writer struct {
 type ChannelBuffer struct {
 	Data  []byte
 	Count int
+	// Limit is the size of Data at which the batch is cut.
+	Limit int
 	owner element.Owner
 }
 
@@ -47,6 +52,7 @@ func NewWriter(outbox Outbox, edge, channels, subtask, parallelism, maxParalleli
 	}
 	for i := range w.Channels {
 		w.Channels[i].Data, w.Channels[i].owner = outbox.NewBuffer()
+		w.Channels[i].Limit = outbox.CutAt(edge, i)
 	}
 	return w
 }
@@ -62,6 +68,7 @@ func (w *Writer) Cut(ch int) {
 	b.Count = 0
 	b.Data, b.owner = w.outbox.NewBuffer()
 	w.outbox.Emit(w.edge, ch, f)
+	b.Limit = w.outbox.CutAt(w.edge, ch)
 }
 
 // Flush cuts every channel.

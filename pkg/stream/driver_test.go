@@ -111,6 +111,9 @@ func (o *outbox) NewBuffer() ([]byte, element.Owner) {
 	return make([]byte, 0, operator.CutBytes+1024), nil
 }
 
+// CutAt implements operator.Outbox.
+func (o *outbox) CutAt(int, int) int { return operator.CutBytes }
+
 // run reads all sources to their end, then finishes the vertices in order.
 func (d *driver) run() error {
 	for _, v := range d.graph.Vertices {

@@ -4,7 +4,6 @@ import (
 	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/graph"
-	"github.com/weirstream/weir/pkg/operator"
 )
 
 // inputs holds the frames that have arrived, by channel, and picks the next
@@ -36,12 +35,14 @@ type inputChannel struct {
 	consumed int64
 }
 
-// Bounds of a channel's window besides what is configured. It starts so that
-// most subtasks never need another; it shrinks to two batches, with which a
-// producer can still fill one while the other is on its way.
+// Bounds of a channel's window besides what is configured. It starts small, so
+// that little is in front of a subtask that turns out to be slow; a fast one
+// has more after a tenth of a second. It shrinks to so little that a record a
+// millisecond makes a barrier wait for a tenth of a second or so. A record that
+// is larger goes by itself: credit may be overdrawn by one batch.
 const (
-	windowBytesFirst = 256 << 10
-	windowBytesMin   = 2 * operator.CutBytes
+	windowBytesFirst = 16 << 10
+	windowBytesMin   = 1 << 10
 )
 
 func (in *inputs) init(g *graph.ExecutionGraph, v *graph.Vertex, channels []graph.InputChannel, creditMax int64) {

@@ -45,6 +45,16 @@ func (o *outputs) NewBuffer() ([]byte, element.Owner) {
 	return make([]byte, 0, operator.CutBytes+operator.CutBytes/8), nil
 }
 
+// cutBytesMin is the smallest batch: a consumer that takes no more at a time is
+// so slow that the cost of a frame does not matter.
+const cutBytesMin = 512
+
+// CutAt implements operator.Outbox. A batch larger than the credit would put
+// more in front of a slow consumer than it asked for.
+func (o *outputs) CutAt(edge, ch int) int {
+	return int(min(max(o.edges[edge][ch].credit, cutBytesMin), operator.CutBytes))
+}
+
 // Emit implements operator.Outbox.
 func (o *outputs) Emit(edge, ch int, f element.Frame) {
 	if o.s.isOver() {

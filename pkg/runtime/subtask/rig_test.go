@@ -22,6 +22,9 @@ import (
 
 const testJob = ids.JobID("0123456789abcdef0123456789abcdef")
 
+// testCredit lets producers run out of it often.
+const testCredit = 4 << 10
+
 // rig runs all subtasks of a job on the test's goroutine, with channels that
 // deliver when told and work that is done when told.
 type rig struct {
@@ -74,11 +77,11 @@ func newRig(t *testing.T, o simjob.Options, world *simjob.World, store *checkpoi
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newRigOf(t, program, o, world, store, attempt, from)
+	return newRigOf(t, program, o, world, store, attempt, from, testCredit)
 }
 
 // newRigOf is newRig with the job's program changed for the test.
-func newRigOf(t *testing.T, program *operator.Program, o simjob.Options, world *simjob.World, store *checkpointstore.Store, attempt uint32, from restorePoint) *rig {
+func newRigOf(t *testing.T, program *operator.Program, o simjob.Options, world *simjob.World, store *checkpointstore.Store, attempt uint32, from restorePoint, credit int64) *rig {
 	t.Helper()
 	g, err := graph.Expand(program.Graph, 1)
 	if err != nil {
@@ -106,7 +109,7 @@ func newRigOf(t *testing.T, program *operator.Program, o simjob.Options, world *
 			h.s, err = subtask.New(subtask.Config{
 				Job: testJob, Attempt: ids.AttemptID{Token: 1, Number: attempt}, Program: program, Graph: &r.graph,
 				Deployment: d, RestoredCheckpoint: from.id, RestoreBase: checkpointstore.JobBase("/ckpt", testJob),
-				Store: store, CheckpointDir: "/ckpt", CreditBytes: 4 << 10,
+				Store: store, CheckpointDir: "/ckpt", CreditBytes: credit,
 				Backend: memory.New(), Output: io.Discard,
 			}, h)
 			if err != nil {

@@ -152,7 +152,7 @@ func TestI11BlockedIsNotIdle(t *testing.T) {
 		instance.Idle = func() error { idle++; return nil }
 		return instance, err
 	}
-	r := newRigOf(t, program, o, world, newStore(t), 1, restorePoint{})
+	r := newRigOf(t, program, o, world, newStore(t), 1, restorePoint{}, testCredit)
 	source := r.hosts[ids.SubtaskID{}]
 	r.doWork(source) // restores
 	r.doWork(source) // fetches
@@ -319,6 +319,43 @@ func TestBlockedOutputHoldsBackNoOther(t *testing.T) {
 	source.s.Step(1000)
 	if len(source.sent) != n {
 		t.Fatal("a blocked source sent again")
+	}
+	r.close()
+}
+
+// TestLittleWaitsInFrontOfASlowSubtask: once a subtask knows that it is slow,
+// its producers put no more in front of it than it takes in a tenth of a
+// second, so that a barrier is never far behind.
+func TestLittleWaitsInFrontOfASlowSubtask(t *testing.T) {
+	o := small()
+	o.RecordsPerSplit, o.BatchMax = 100_000, 1000
+	o.SourceParallelism, o.CountParallelism, o.SinkParallelism = 1, 1, 1
+	world := simjob.NewWorld()
+	program, err := simjob.Program(o, world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRigOf(t, program, o, world, newStore(t), 1, restorePoint{}, 1<<20)
+	source, counter := r.hosts[ids.SubtaskID{}], r.hosts[ids.SubtaskID{Vertex: 1}]
+	waiting := func() int64 { return source.s.Metrics().RecordsOut - counter.s.Metrics().RecordsIn }
+	const recordBytes = 8
+	for range 200 {
+		counter.s.SetInputRate(1000 * recordBytes)
+		for _, id := range r.order {
+			h := r.hosts[id]
+			r.doWork(h)
+			if id == source.id {
+				h.s.Step(100)
+			} else {
+				h.s.Step(1)
+			}
+			r.deliver(h)
+		}
+	}
+	// The window for that rate is 1 KiB; a batch more may be on its way, and
+	// one be open.
+	if n := waiting(); n == 0 || n > 3*1024/recordBytes {
+		t.Fatalf("%d records wait in front of a subtask that takes 1000 a second", n)
 	}
 	r.close()
 }
