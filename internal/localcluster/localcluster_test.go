@@ -298,6 +298,10 @@ func TestWrongOptionsLeaveNoTrace(t *testing.T) {
 		"too many slots":  func(o *Options) { o.Slots = &many },
 		"unknown key":     func(o *Options) { o.Overrides = []string{"heartbeat.intervall=1s"} },
 		"missing program": func(o *Options) { o.Programs = o.Dir },
+		"missing S3 server": func(o *Options) {
+			s3 := true
+			o.S3, o.S3Server = &s3, func() (string, error) { return "", &OptionError{Message: "not installed"} }
+		},
 	} {
 		o := fixture(t)
 		change(&o)

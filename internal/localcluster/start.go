@@ -102,7 +102,7 @@ func checkNew(dir string, o Options) error {
 	if err := s.load(); err != nil {
 		return err
 	}
-	if err := s.findBinaries(); err != nil {
+	if err := s.findPrograms(); err != nil {
 		return err
 	}
 	_, err := config.Load("", s.record.Overrides)
@@ -217,21 +217,13 @@ func newRecord() (*record, error) {
 	return &record{Version: recordVersion, TaskManagers: defaultTaskManagers, Slots: defaultSlots, WorkingDirectory: here}, nil
 }
 
-// findBinaries fails when a program of the cluster is not beside flinkctl.
-func (s *starter) findBinaries() error {
+// findPrograms fails before anything is written down when one is missing, the
+// S3 server included.
+func (s *starter) findPrograms() error {
 	for _, binary := range []string{jobManagerBinary, taskManagerBinary} {
 		if _, err := os.Stat(filepath.Join(s.options.Programs, binary)); err != nil {
 			return &OptionError{Message: fmt.Sprintf("%s is not beside flinkctl in %s: run make build", binary, s.options.Programs)}
 		}
-	}
-	return nil
-}
-
-// findPrograms fails before anything is written down when one is missing, the
-// S3 server included.
-func (s *starter) findPrograms() error {
-	if err := s.findBinaries(); err != nil {
-		return err
 	}
 	if !s.record.S3 {
 		return nil
