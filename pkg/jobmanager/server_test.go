@@ -1,7 +1,10 @@
 package jobmanager
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -107,6 +110,18 @@ func TestSilentTaskManagerIsLostAfterTheTimeoutAndABrokenOneAtOnce(t *testing.T)
 			t.Errorf("%d TaskManagers after the time-out, want 0", n)
 		}
 	})
+}
+
+func TestLossIsSaidInWords(t *testing.T) {
+	for want, err := range map[string]error{
+		"it ended its session":         io.EOF,
+		"its connection broke":         fmt.Errorf("receive: %w", context.Canceled),
+		"its connection broke: no ack": errors.New("no ack"),
+	} {
+		if got := lossReason(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
 }
 
 func TestJobWaitsForSlotsAndIsLaunchedAsOneExecutorPerTaskManager(t *testing.T) {

@@ -72,6 +72,10 @@ func lossReason(err error) string {
 	if errors.Is(err, io.EOF) {
 		return "it ended its session"
 	}
+	if errors.Is(err, context.Canceled) {
+		// What gRPC makes of a peer whose socket closed, as a killed one's does.
+		return "its connection broke"
+	}
 	return "its connection broke: " + err.Error()
 }
 
