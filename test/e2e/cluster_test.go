@@ -5,6 +5,7 @@ package e2e
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,6 +46,31 @@ func TestClusterStartIsIdempotent(t *testing.T) {
 		t.Errorf("TaskManagers are %+v, want two", listed)
 	}
 	contains(t, c.refusal(5, "cluster", "start", "--dir", c.Dir, "--slots", "7"), "--slots 2", "cluster stop")
+}
+
+// TestHealthSaysWhetherAProcessServes: containers are watched by this subcommand.
+func TestHealthSaysWhetherAProcessServes(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	portKeys := map[string]string{cliresult.JobManagerRole: "jobmanager.rpc.port", cliresult.TaskManagerRole: "taskmanager.rpc.port"}
+	processes, err := c.Processes(c.ctx)
+	for _, process := range must(c, processes, err) {
+		_, port, err := net.SplitHostPort(process.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		health := func() ([]byte, error) {
+			binary := filepath.Join(root(t), "bin", process.Role)
+			return exec.CommandContext(c.ctx, binary, "health", "-D", portKeys[process.Role]+"="+port).CombinedOutput()
+		}
+		if printed, err := health(); err != nil {
+			t.Errorf("%s serves, health says %v: %s", process.Name, err, printed)
+		}
+		c.kill(process.PID)
+		if printed, err := health(); err == nil || !strings.Contains(string(printed), process.Address) {
+			t.Errorf("%s was killed, health says %v: %s", process.Name, err, printed)
+		}
+	}
 }
 
 func TestClusterStopEndsEverything(t *testing.T) {
