@@ -54,7 +54,8 @@ func TestHealthSaysWhetherAProcessServes(t *testing.T) {
 	c := start(t)
 	portKeys := map[string]string{cliresult.JobManagerRole: "jobmanager.rpc.port", cliresult.TaskManagerRole: "taskmanager.rpc.port"}
 	processes, err := c.Processes(c.ctx)
-	for _, process := range must(c, processes, err) {
+	// The TaskManager first: without a JobManager it is not healthy either.
+	for _, process := range slices.Backward(must(c, processes, err)) {
 		_, port, err := net.SplitHostPort(process.Address)
 		if err != nil {
 			t.Fatal(err)
