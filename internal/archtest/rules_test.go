@@ -72,6 +72,7 @@ var layers = []layer{
 	{path: "internal/cliresult", level: mains, planned: true},
 	{path: "internal/demo/...", level: mains, planned: true},
 	{path: "internal/flightstruth", level: mains, planned: true},
+	{path: "internal/inspect", level: mains},
 	{path: "internal/jobbuild", level: mains, planned: true},
 	{path: "internal/localcluster", level: mains, planned: true},
 	{path: "cmd/...", level: mains, planned: true},
