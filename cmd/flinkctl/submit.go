@@ -22,7 +22,8 @@ type submission struct {
 	program, name, from string
 	args                []string
 	parallelism         int32
-	detached            bool
+	detached, dryRun    bool
+	allowNonRestored    bool
 	settings            []string
 	environment         []string
 }
@@ -36,10 +37,15 @@ func (c *cli) submitCommand() *cobra.Command {
 			"PROGRAM may also be a binary, static and built for that platform. The job's ID is\n" +
 			"printed as \"job-id: \" on stdout.\n\n" +
 			"Without --detached the command then shows the job's progress until it ends, and exits\n" +
-			"0 when it finished. Ctrl-C ends the command, not the job: cancel does that.",
+			"0 when it finished. Ctrl-C ends the command, not the job: cancel does that.\n\n" +
+			"With --from-savepoint the job starts from a savepoint or retained checkpoint. State is\n" +
+			"matched by the UID of its operator, and before anything starts a table on stderr says\n" +
+			"what matches, what is new and what would be dropped. Dropped state is an error unless\n" +
+			"--allow-non-restored-state is given. --dry-run prints the table and starts nothing.",
 		Example: "  flinkctl submit ./examples/flights -- --input flights.jsonl --output out\n" +
 			"  flinkctl submit --detached --parallelism 4 -D execution.checkpointing.interval=500ms ./myjob\n" +
-			"  flinkctl submit --from-savepoint savepoints/savepoint-4f2a5100000000000000000000000001-17 ./myjob",
+			"  flinkctl submit --from-savepoint savepoints/savepoint-4f2a5100000000000000000000000001-17 ./myjob\n" +
+			"  flinkctl submit --dry-run --from-savepoint savepoints/savepoint-4f2a5100000000000000000000000001-17 ./myjob",
 		Args: func(cmd *cobra.Command, args []string) error {
 			programs := args
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
@@ -65,6 +71,8 @@ func (c *cli) submitCommand() *cobra.Command {
 	flags.StringVar(&s.name, "name", "", "`NAME` of the job instead of the program's own")
 	flags.Int32Var(&s.parallelism, "parallelism", 0, "run each operator that sets no number itself in `N` subtasks; 0 takes parallelism.default")
 	flags.StringVar(&s.from, "from-savepoint", "", "start from the savepoint or checkpoint at `PATH`")
+	flags.BoolVar(&s.allowNonRestored, "allow-non-restored-state", false, "drop the state of operators that the program does not have")
+	flags.BoolVar(&s.dryRun, "dry-run", false, "print what would be restored, and start nothing")
 	flags.StringArrayVarP(&s.settings, "define", "D", nil, "set a configuration option of the job as `key=value`; may be repeated")
 	flags.StringArrayVar(&s.environment, "env", nil, "set an environment variable of the program as `KEY=VALUE`; may be repeated")
 	return cmd
@@ -84,12 +92,17 @@ func (c *cli) submit(ctx context.Context, jobManager *transport.JobManager, s su
 		return err
 	}
 	defer remove()
-	if err := c.upload(ctx, jobManager, job); err != nil {
-		return err
-	}
 	spec.Graph, spec.ArtifactSha256 = job.Graph, job.SHA256
 	if spec.Name == "" {
 		spec.Name = job.Graph.GetName()
+	}
+	if s.dryRun || s.from != "" {
+		if err := c.planRestore(ctx, jobManager, spec, s.dryRun); err != nil || s.dryRun {
+			return err
+		}
+	}
+	if err := c.upload(ctx, jobManager, job); err != nil {
+		return err
 	}
 	accepted, err := jobManager.SubmitJob(ctx, &pb.SubmitJobRequest{Spec: spec})
 	if errors.Is(err, transport.ErrRefused) {
@@ -119,12 +132,15 @@ func (c *cli) describe(s submission) (*pb.JobSpec, error) {
 	if s.parallelism < 0 {
 		return nil, &failure{code: codeUsage, message: fmt.Sprintf("--parallelism is %d: give 1 or more", s.parallelism)}
 	}
+	if s.allowNonRestored && s.from == "" {
+		return nil, &failure{code: codeUsage, message: "--allow-non-restored-state says what to do with a savepoint: give --from-savepoint too"}
+	}
 	from, err := absoluteLocation(s.from)
 	if err != nil {
 		return nil, err
 	}
 	spec := &pb.JobSpec{Name: s.name, Args: s.args, Config: settings.Map(), Parallelism: s.parallelism, RestoreFrom: from,
-		Environment: map[string]string{}}
+		AllowNonRestoredState: s.allowNonRestored, Environment: map[string]string{}}
 	for _, variable := range s.environment {
 		key, value, ok := strings.Cut(variable, "=")
 		if !ok || key == "" {
