@@ -72,7 +72,17 @@ func TestSubmitPrintsWhatItRestoresBeforeAnythingStarts(t *testing.T) {
 	if !jobManager.submitted.GetAllowNonRestoredState() || jobManager.submitted.GetRestoreFrom() != planFrom {
 		t.Errorf("submitted %v", jobManager.submitted)
 	}
-	if _, stderr, code = flinkctl(t, "submit", "--jobmanager", address, "--allow-non-restored-state", program); code != codeUsage {
-		t.Errorf("exit code %d\n%s", code, stderr)
+	if jobManager.submitted.GetClaimRestored() {
+		t.Error("the job claims its savepoint without being told to")
+	}
+	if _, stderr, code = flinkctl(t, "submit", "--jobmanager", address, "--detached", "--from-savepoint", planFrom, "--claim-mode", "claim", program); code != codeOK || !jobManager.submitted.GetClaimRestored() {
+		t.Errorf("exit code %d, submitted %v\n%s", code, jobManager.submitted, stderr)
+	}
+	for _, flags := range [][]string{
+		{"--allow-non-restored-state"}, {"--claim-mode", "claim"}, {"--claim-mode", "legacy", "--from-savepoint", planFrom},
+	} {
+		if _, stderr, code = flinkctl(t, append([]string{"submit", "--jobmanager", address, program}, flags...)...); code != codeUsage {
+			t.Errorf("%v: exit code %d\n%s", flags, code, stderr)
+		}
 	}
 }

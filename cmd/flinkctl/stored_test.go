@@ -246,3 +246,81 @@ func TestInspectErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestDispose(t *testing.T) {
+	dir := t.TempDir()
+	for _, format := range []string{"json", "text"} {
+		path := storedAt(t, dir, snapshot.Savepoint)
+		stdout, stderr, code := flinkctl(t, "savepoint", "dispose", "-o", format, path)
+		if code != codeOK {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		golden(t, "dispose."+format, without(dir, stdout))
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("the savepoint's directory is still there: %v", err)
+		}
+		if _, stderr, code = flinkctl(t, "savepoint", "dispose", path); code != codeNotFound {
+			t.Errorf("the second time: exit code %d: %s", code, stderr)
+		}
+	}
+	checkpoint := storedAt(t, dir, snapshot.Checkpoint)
+	_, stderr, code := flinkctl(t, "savepoint", "dispose", checkpoint)
+	if code != codeRefused || !strings.Contains(stderr, "holds checkpoint 17 of job "+runningJob+": not a savepoint") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if _, stderr, code = flinkctl(t, "inspect", "--verify", checkpoint); code != codeOK {
+		t.Errorf("the refused checkpoint is damaged: %s", stderr)
+	}
+	if _, stderr, code = flinkctl(t, "savepoint", "dispose", dir); code != codeNotFound {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+func TestDisposeDeletesNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	path := storedAt(t, dir, snapshot.Savepoint)
+	outside := filepath.Join(dir, "outside")
+	kept := map[string]string{outside: "of others", filepath.Join(path, "notes.txt"): "of the user", filepath.Join(path, "1.1-0.0.x"): "no state file"}
+	for name, content := range kept {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A file of the savepoint, and a directory named like one, that lead elsewhere.
+	if err := os.Remove(filepath.Join(path, "1.2-0.0.0")); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(dir, "other")
+	if err := os.MkdirAll(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kept[filepath.Join(other, "1.2-0.0.0")] = "of another savepoint"
+	if err := os.WriteFile(filepath.Join(other, "1.2-0.0.0"), []byte("of another savepoint"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"1.2-0.0.0": outside, "1.2-9.9.9": other} {
+		if err := os.Symlink(target, filepath.Join(path, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, stderr, code := flinkctl(t, "savepoint", "dispose", path); code != codeOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	for name, content := range kept {
+		if got, err := os.ReadFile(name); err != nil || string(got) != content {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(path, "1.2-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range left {
+		if info, err := os.Lstat(name); err != nil || info.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s is left of the savepoint: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(path, "_metadata")); !os.IsNotExist(err) {
+		t.Errorf("_metadata is still there: %v", err)
+	}
+}

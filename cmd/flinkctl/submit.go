@@ -20,6 +20,7 @@ import (
 // submission is what the flags of submit say.
 type submission struct {
 	program, name, from string
+	claimMode           string
 	args                []string
 	parallelism         int32
 	detached, dryRun    bool
@@ -27,6 +28,12 @@ type submission struct {
 	settings            []string
 	environment         []string
 }
+
+// The values of --claim-mode.
+const (
+	noClaim = "no-claim"
+	claim   = "claim"
+)
 
 func (c *cli) submitCommand() *cobra.Command {
 	var s submission
@@ -41,7 +48,11 @@ func (c *cli) submitCommand() *cobra.Command {
 			"With --from-savepoint the job starts from a savepoint or retained checkpoint. State is\n" +
 			"matched by the UID of its operator, and before anything starts a table on stderr says\n" +
 			"what matches, what is new and what would be dropped. Dropped state is an error unless\n" +
-			"--allow-non-restored-state is given. --dry-run prints the table and starts nothing.",
+			"--allow-non-restored-state is given. --dry-run prints the table and starts nothing.\n\n" +
+			"--claim-mode says whose the savepoint is. With no-claim it stays yours: the job never\n" +
+			"deletes it, and needs it until its first own checkpoint. With claim it becomes the job's\n" +
+			"with the first own checkpoint: then it counts as a retained checkpoint, and is deleted\n" +
+			"like one, by execution.checkpointing.num-retained or when the job ends.",
 		Example: "  flinkctl submit ./examples/flights -- --input flights.jsonl --output out\n" +
 			"  flinkctl submit --detached --parallelism 4 -D execution.checkpointing.interval=500ms ./myjob\n" +
 			"  flinkctl submit --from-savepoint savepoints/savepoint-4f2a5100000000000000000000000001-17 ./myjob\n" +
@@ -72,6 +83,7 @@ func (c *cli) submitCommand() *cobra.Command {
 	flags.Int32Var(&s.parallelism, "parallelism", 0, "run each operator that sets no number itself in `N` subtasks; 0 takes parallelism.default")
 	flags.StringVar(&s.from, "from-savepoint", "", "start from the savepoint or checkpoint at `PATH`")
 	flags.BoolVar(&s.allowNonRestored, "allow-non-restored-state", false, "drop the state of operators that the program does not have")
+	flags.StringVar(&s.claimMode, "claim-mode", noClaim, "whose the savepoint is from then on: `no-claim|claim`")
 	flags.BoolVar(&s.dryRun, "dry-run", false, "print what would be restored, and start nothing")
 	flags.StringArrayVarP(&s.settings, "define", "D", nil, "set a configuration option of the job as `key=value`; may be repeated")
 	flags.StringArrayVar(&s.environment, "env", nil, "set an environment variable of the program as `KEY=VALUE`; may be repeated")
@@ -135,12 +147,18 @@ func (c *cli) describe(s submission) (*pb.JobSpec, error) {
 	if s.allowNonRestored && s.from == "" {
 		return nil, &failure{code: codeUsage, message: "--allow-non-restored-state says what to do with a savepoint: give --from-savepoint too"}
 	}
+	switch {
+	case s.claimMode != noClaim && s.claimMode != claim:
+		return nil, &failure{code: codeUsage, message: fmt.Sprintf("--claim-mode is %q: give no-claim or claim", s.claimMode)}
+	case s.claimMode == claim && s.from == "":
+		return nil, &failure{code: codeUsage, message: "--claim-mode claim is about a savepoint: give --from-savepoint too"}
+	}
 	from, err := absoluteLocation(s.from)
 	if err != nil {
 		return nil, err
 	}
 	spec := &pb.JobSpec{Name: s.name, Args: s.args, Config: settings.Map(), Parallelism: s.parallelism, RestoreFrom: from,
-		AllowNonRestoredState: s.allowNonRestored, Environment: map[string]string{}}
+		AllowNonRestoredState: s.allowNonRestored, ClaimRestored: s.claimMode == claim, Environment: map[string]string{}}
 	for _, variable := range s.environment {
 		key, value, ok := strings.Cut(variable, "=")
 		if !ok || key == "" {

@@ -26,3 +26,10 @@ type RestoredState struct {
 	OldParallelism int32 `json:"old_parallelism"`
 	NewParallelism int32 `json:"new_parallelism"`
 }
+
+// Disposed is the output of savepoint dispose: the savepoint that is gone.
+type Disposed struct {
+	Path       string `json:"path"`
+	Job        string `json:"job"`
+	Checkpoint uint64 `json:"checkpoint"`
+}

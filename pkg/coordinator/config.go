@@ -103,6 +103,8 @@ type Config struct {
 	// AllowNonRestoredState drops what RestoreFrom has of operators that the
 	// graph does not have, instead of failing the job.
 	AllowNonRestoredState bool
+	// ClaimRestored makes RestoreFrom the job's own, see claim.go.
+	ClaimRestored bool
 
 	Checkpointing CheckpointConfig
 	Restart       RestartConfig

@@ -50,6 +50,7 @@ func (c *Coordinator) onJobClaimed(now time.Time, e JobClaimed) {
 	if !w.desired.StartedAt.IsZero() {
 		c.setStatus(now, Restarting)
 		c.note(now, "taken over by this JobManager")
+		c.discardClaimed()
 		if w.desired.Status == RunningStatus {
 			w.desired.Status = Restarting // written with the next update
 		}

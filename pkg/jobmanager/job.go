@@ -211,6 +211,7 @@ func coordinatorConfig(j *job) coordinator.Config {
 		RestoreFrom: j.spec.GetRestoreFrom(),
 
 		AllowNonRestoredState: j.spec.GetAllowNonRestoredState(),
+		ClaimRestored:         j.spec.GetClaimRestored(),
 		Checkpointing: coordinator.CheckpointConfig{
 			Interval:          config.CheckpointInterval.Get(c),
 			Timeout:           config.CheckpointTimeout.Get(c),

@@ -3,6 +3,7 @@ package jobmanager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/weirstream/weir/pkg/objectstore"
@@ -18,7 +19,33 @@ func (s *Server) checkRestore(ctx context.Context, j *job) error {
 	if err != nil || checkpoint == nil {
 		return err
 	}
+	if err := s.checkClaim(j, checkpoint); err != nil {
+		return err
+	}
 	return j.fitRestore(checkpoint)
+}
+
+// checkClaim refuses to claim what a job of this cluster that has not ended
+// deletes by itself: two owners would delete it under each other.
+func (s *Server) checkClaim(j *job, checkpoint *snapshot.CompletedCheckpoint) error {
+	if !j.spec.GetClaimRestored() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// A job that is being stopped needs its savepoint until all is committed.
+	needed := checkpoint.Kind != snapshot.Savepoint
+	for _, other := range s.mu.jobs {
+		if other.driver == nil || other.driver.Status().Status.IsTerminal() {
+			continue
+		}
+		owns := needed && other.id == checkpoint.Job
+		claimed := other.spec.GetClaimRestored() && other.spec.GetRestoreFrom() == j.spec.GetRestoreFrom()
+		if owns || claimed {
+			return j.refuseRestore(fmt.Errorf("it belongs to job %s, which is %s: it cannot be claimed", other.id, other.driver.Status().Status))
+		}
+	}
+	return nil
 }
 
 // loadRestore reads the metadata of what the job is to start from; nil for a
@@ -90,7 +117,11 @@ func (s *Server) PlanRestore(ctx context.Context, r *pb.PlanRestoreRequest) (*pb
 		return response, nil
 	}
 	response.Kind, response.Checkpoint, response.JobId = checkpoint.Kind.String(), uint64(checkpoint.ID), string(checkpoint.Job)
-	if err := j.fitRestore(checkpoint); err != nil {
+	err = s.checkClaim(j, checkpoint)
+	if err == nil {
+		err = j.fitRestore(checkpoint)
+	}
+	if err != nil {
 		response.Problem = err.Error()
 	}
 	return response, nil

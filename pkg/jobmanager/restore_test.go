@@ -96,3 +96,31 @@ func TestPlanOfWhatCannotBeRestored(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatALivingJobOwnsCannotBeClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.close()
+		s := spec("job", 2)
+		s.RestoreFrom, s.AllowNonRestoredState, s.ClaimRestored = r.savepointFor(128), true, true
+		first, err := r.submit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.submit(s); !errors.Is(err, transport.ErrInvalid) || !strings.Contains(err.Error(), "belongs to job "+first+", which is CREATED") {
+			t.Errorf("the second claim: %v", err)
+		}
+		plan, err := r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s})
+		if err != nil || !strings.Contains(plan.GetProblem(), "belongs to job "+first) {
+			t.Errorf("plan of the second claim: %v, %v", plan, err)
+		}
+		if _, err := r.CancelJob(t.Context(), &pb.CancelJobRequest{JobId: first}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		// The first job had no checkpoint of its own, and so has not taken it over.
+		if _, err := r.submit(s); err != nil {
+			t.Errorf("the claim after the first job's end: %v", err)
+		}
+	})
+}

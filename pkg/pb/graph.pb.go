@@ -357,6 +357,7 @@ type JobSpec struct {
 	RestoreFrom           string                 `protobuf:"bytes,9,opt,name=restore_from,json=restoreFrom,proto3" json:"restore_from,omitempty"`                                              // savepoint path or URI, empty for none
 	SubmittedUnixMs       int64                  `protobuf:"varint,10,opt,name=submitted_unix_ms,json=submittedUnixMs,proto3" json:"submitted_unix_ms,omitempty"`
 	AllowNonRestoredState bool                   `protobuf:"varint,11,opt,name=allow_non_restored_state,json=allowNonRestoredState,proto3" json:"allow_non_restored_state,omitempty"` // what restore_from has of operators that the graph does not have is dropped
+	ClaimRestored         bool                   `protobuf:"varint,12,opt,name=claim_restored,json=claimRestored,proto3" json:"claim_restored,omitempty"`                             // restore_from becomes the job's own, which deletes it like a checkpoint
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -468,6 +469,13 @@ func (x *JobSpec) GetAllowNonRestoredState() bool {
 	return false
 }
 
+func (x *JobSpec) GetClaimRestored() bool {
+	if x != nil {
+		return x.ClaimRestored
+	}
+	return false
+}
+
 var File_weir_v1_graph_proto protoreflect.FileDescriptor
 
 const file_weir_v1_graph_proto_rawDesc = "" +
@@ -499,7 +507,7 @@ const file_weir_v1_graph_proto_rawDesc = "" +
 	"\x0fmax_parallelism\x18\x02 \x01(\x05R\x0emaxParallelism\x12/\n" +
 	"\toperators\x18\x03 \x03(\v2\x11.weir.v1.OperatorR\toperators\x12#\n" +
 	"\x05edges\x18\x04 \x03(\v2\r.weir.v1.EdgeR\x05edges\x12!\n" +
-	"\fwire_version\x18\x05 \x01(\rR\vwireVersion\"\xba\x04\n" +
+	"\fwire_version\x18\x05 \x01(\rR\vwireVersion\"\xe1\x04\n" +
 	"\aJobSpec\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -512,7 +520,8 @@ const file_weir_v1_graph_proto_rawDesc = "" +
 	"\frestore_from\x18\t \x01(\tR\vrestoreFrom\x12*\n" +
 	"\x11submitted_unix_ms\x18\n" +
 	" \x01(\x03R\x0fsubmittedUnixMs\x127\n" +
-	"\x18allow_non_restored_state\x18\v \x01(\bR\x15allowNonRestoredState\x1a>\n" +
+	"\x18allow_non_restored_state\x18\v \x01(\bR\x15allowNonRestoredState\x12%\n" +
+	"\x0eclaim_restored\x18\f \x01(\bR\rclaimRestored\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

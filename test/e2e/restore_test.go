@@ -4,8 +4,10 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
+	"github.com/weirstream/weir/internal/clidriver"
 	"github.com/weirstream/weir/internal/cliresult"
 )
 
@@ -62,4 +64,50 @@ func TestRestoreSaysWhatMatchesBeforeAnythingStarts(t *testing.T) {
 	}
 	resumed := c.submit(append([]string{"--from-savepoint", path, "--allow-non-restored-state"}, renamed...)...)
 	c.awaitStatus(resumed, cliresult.Finished)
+}
+
+// TestClaimModesAndDispose starts jobs from one savepoint: one that does not
+// claim it and leaves it as it was, and one that does and deletes it.
+func TestClaimModesAndDispose(t *testing.T) {
+	onEachStorage(t, func(t *testing.T, flags []string) {
+		c := start(t, append([]string{"--taskmanagers", "1", "--slots", "1"}, flags...)...)
+		binary, output := program(t, "test/programs/keyedcount"), t.TempDir()
+		args := []string{binary, "--", "--output", output, "--rate", "1000", "--records", "1000000"}
+		settings := c.storageSettings()
+		stored := func(verb ...string) []string { return append(append([]string{}, verb...), settings...) }
+		first := c.submit(args...)
+		c.awaitCheckpoint(first, 1)
+		printed, err := c.Run(c.ctx, "stop", first)
+		path := savepointOf(t, must(c, printed, err))
+		from := []string{"-D", "execution.checkpointing.num-retained=1", "--from-savepoint", path}
+
+		// Far beyond its retention and to its end nothing of the savepoint changes.
+		job := c.submit(append(from, args...)...)
+		restored := c.await(job, "RUNNING", func(s *cliresult.JobStatus) bool { return s.Status == cliresult.Running }).RestoredCheckpoint
+		c.awaitCheckpoint(job, restored+3)
+		if _, err := c.Run(c.ctx, "cancel", job); err != nil {
+			t.Fatal(err)
+		}
+		printed, err = c.Run(c.ctx, append(stored("inspect", "--verify"), path)...)
+		contains(t, must(c, printed, err), " 0 broken")
+
+		job = c.submit(append(append(from, "--claim-mode", "claim"), args...)...)
+		status := c.awaitCheckpoint(job, restored+2)
+		if err := clidriver.Poll(c.ctx, "the claimed savepoint to be deleted", func() (bool, error) {
+			_, err := c.Run(c.ctx, append(stored("inspect"), path)...)
+			var exit *clidriver.ExitError
+			return errors.As(err, &exit) && exit.Code == 4, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		printed, err = c.Run(c.ctx, "savepoint", job)
+		second := savepointOf(t, must(c, printed, err))
+		contains(t, c.refusal(7, append(stored("savepoint", "dispose"), c.awaitCheckpoint(job, status.LastCheckpoint).LastCheckpointPath)...), "not a savepoint")
+		printed, err = c.Run(c.ctx, append(stored("savepoint", "dispose"), second)...)
+		contains(t, must(c, printed, err), "disposed: savepoint ", job)
+		c.refusal(4, append(stored("savepoint", "dispose"), second)...)
+		if _, err := c.Run(c.ctx, "cancel", job); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
