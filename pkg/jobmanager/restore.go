@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/pb"
 	"github.com/weirstream/weir/pkg/snapshot"
@@ -74,17 +75,30 @@ func (j *job) refuseRestore(err error) error {
 	return transport.Errorf(transport.ErrInvalid, "cannot restore from %s: %v", j.spec.GetRestoreFrom(), err)
 }
 
-// fitRestore says whether the graph can take the state, as the job's
-// coordinator will see it.
+// fitRestore says whether the graph can take the state: what the job's
+// coordinator will see, and what its subtasks would only find out at their start.
 func (j *job) fitRestore(checkpoint *snapshot.CompletedCheckpoint) error {
 	targets := j.restoreTargets()
 	if j.spec.GetAllowNonRestoredState() {
 		checkpoint = snapshot.WithoutLostState(checkpoint, targets)
 	}
-	if _, err := snapshot.Reassign(checkpoint, targets, j.graph.MaxParallelism); err != nil {
+	_, err := snapshot.Reassign(checkpoint, targets, j.graph.MaxParallelism)
+	if err == nil {
+		err = snapshot.CheckKeys(checkpoint, j.keySchema)
+	}
+	if err != nil {
 		return j.refuseRestore(err)
 	}
 	return nil
+}
+
+func (j *job) keySchema(uid ids.OperatorUID) string {
+	for _, op := range j.graph.Job.Operators {
+		if op.UID == uid {
+			return op.KeyType
+		}
+	}
+	return ""
 }
 
 func (j *job) restoreTargets() []snapshot.OperatorTarget {

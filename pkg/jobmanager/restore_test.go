@@ -2,12 +2,14 @@ package jobmanager
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/pb"
 	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/transport"
@@ -17,13 +19,20 @@ import (
 // the sink of spec, and returns its path.
 func (r *rig) savepointFor(maxParallelism int) string {
 	r.t.Helper()
-	loc := checkpointstore.SavepointLocation("/sp", "ffffffffffffffffffffffffffffffff", 7)
+	loc := checkpointstore.SavepointLocation(fmt.Sprintf("/sp/%d", maxParallelism), "ffffffffffffffffffffffffffffffff", 7)
 	c := &snapshot.CompletedCheckpoint{Job: "ffffffffffffffffffffffffffffffff", ID: 7, Kind: snapshot.Savepoint}
 	for _, uid := range []ids.OperatorUID{"source", "sink", "old"} {
 		list := snapshot.OperatorStateHandle{Name: "l", Redistribution: snapshot.Union,
 			Handle: snapshot.StateHandle{Inline: []byte("x"), Size: 1}, Elements: []int64{1}}
+		state := snapshot.OperatorSubtaskState{UID: uid, Lists: []snapshot.OperatorStateHandle{list}}
+		if uid == "sink" {
+			state.Keyed = []snapshot.KeyedStateHandle{{
+				Range: keygroup.RangeOf(0, 1, maxParallelism), Offsets: make([]int64, maxParallelism+1),
+				States: []snapshot.StateMeta{{Name: "s", Kind: "value", KeySchema: "key/1:string"}},
+			}}
+		}
 		c.Operators = append(c.Operators, snapshot.OperatorState{UID: uid, Parallelism: 1, MaxParallelism: maxParallelism,
-			Subtasks: []snapshot.OperatorSubtaskState{{UID: uid, Lists: []snapshot.OperatorStateHandle{list}}}})
+			Subtasks: []snapshot.OperatorSubtaskState{state}})
 	}
 	path, err := checkpointstore.New(r.options.OpenStore(nil)).PersistMetadata(r.t.Context(), loc, c)
 	if err != nil {
@@ -46,7 +55,7 @@ func TestPlanAndSubmissionAgreeOnWhatIsRestored(t *testing.T) {
 		for _, st := range plan.GetStates() {
 			lines = append(lines, strings.Join([]string{st.GetOperator(), st.GetState(), st.GetKind(), st.GetMatch()}, " "))
 		}
-		if got := strings.Join(lines, ", "); got != "source l list matches, sink l list matches, old l list dropped" {
+		if got := strings.Join(lines, ", "); got != "source l list matches, sink s value matches, sink l list matches, old l list dropped" {
 			t.Errorf("plan is %s", got)
 		}
 		if plan.GetKind() != "savepoint" || plan.GetCheckpoint() != 7 || !strings.Contains(plan.GetProblem(), `operator "old"`) {
@@ -86,6 +95,11 @@ func TestPlanOfWhatCannotBeRestored(t *testing.T) {
 		plan, err = r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s})
 		if err != nil || !strings.Contains(plan.GetProblem(), "max parallelism 64, the job has 128") {
 			t.Errorf("plan with another max parallelism: %v, %v", plan, err)
+		}
+		s.RestoreFrom, s.Graph.Operators[1].KeyType = r.savepointFor(128), "key/1:int64"
+		plan, err = r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s})
+		if err != nil || !strings.Contains(plan.GetProblem(), `state "s" with keys key/1:string, the program has key/1:int64`) {
+			t.Errorf("plan with another key type: %v, %v", plan, err)
 		}
 		s.RestoreFrom = "/none"
 		if _, err = r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s}); !errors.Is(err, transport.ErrInvalid) {

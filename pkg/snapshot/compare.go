@@ -203,3 +203,28 @@ func WithoutLostState(c *CompletedCheckpoint, targets []OperatorTarget) *Complet
 	}
 	return &kept
 }
+
+// CheckKeys refuses a program whose operators have keys of another type than
+// their stored state: the stored keys would be looked for in the wrong place.
+// keySchema gives the schema of an operator's key, empty where it is not keyed
+// or not known.
+func CheckKeys(c *CompletedCheckpoint, keySchema func(ids.OperatorUID) string) error {
+	for i := range c.Operators {
+		op := &c.Operators[i]
+		program := keySchema(op.UID)
+		if program == "" {
+			continue
+		}
+		for _, subtask := range op.Subtasks {
+			for _, k := range subtask.Keyed {
+				for _, meta := range k.States {
+					if meta.KeySchema != program {
+						return fmt.Errorf("operator %q: checkpoint %d has state %q with keys %s, the program has %s: the key type of stored state cannot change",
+							op.UID, c.ID, meta.Name, meta.KeySchema, program)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}

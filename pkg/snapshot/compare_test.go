@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/weirstream/weir/pkg/ids"
 )
 
 // comparedCheckpoint has a source of which only splits are known, a keyed
@@ -12,7 +14,7 @@ func comparedCheckpoint() *CompletedCheckpoint {
 	keyed := func(index int, states ...string) OperatorSubtaskState {
 		h := keyedHandle(index, 2, 128)
 		for _, name := range states {
-			h.States = append(h.States, StateMeta{Name: name, Kind: "value"})
+			h.States = append(h.States, StateMeta{Name: name, Kind: "value", KeySchema: "key/1:string"})
 		}
 		return OperatorSubtaskState{UID: "sums", Keyed: []KeyedStateHandle{h}}
 	}
@@ -63,5 +65,17 @@ func TestLostStateIsNamedAndLeftOnlyOnDemand(t *testing.T) {
 	all := []OperatorTarget{{"flights", 1}, {"sums", 1}, {"out", 1}}
 	if same := WithoutLostState(c, all); same != c {
 		t.Error("nothing is lost, and the checkpoint was changed")
+	}
+}
+
+func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
+	c := comparedCheckpoint()
+	for program, want := range map[string]string{
+		"": "", "key/1:string": "", "key/1:int64": `operator "sums": checkpoint 7 has state "a" with keys key/1:string, the program has key/1:int64`,
+	} {
+		err := CheckKeys(c, func(ids.OperatorUID) string { return program })
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("keys %q: %v, want %q", program, err, want)
+		}
 	}
 }
