@@ -59,8 +59,8 @@ func (c *cli) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "flinkctl",
 		Short: "Run jobs on a Weir cluster",
-		Long: "flinkctl builds and submits job programs, watches and ends jobs, takes savepoints,\n" +
-			"and runs a local cluster of real processes.\n\n" + exitCodes,
+		Long: "flinkctl builds and submits job programs, watches and ends jobs, takes and inspects\n" +
+			"savepoints, and runs a local cluster of real processes.\n\n" + exitCodes,
 		Example:       "  flinkctl cluster start --taskmanagers 3\n  flinkctl submit ./examples/flights -- --input $PWD/examples/flights/flights.jsonl --output /tmp/flights",
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -82,12 +82,14 @@ func (c *cli) command() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		c.submitCommand(), c.listCommand(), c.statusCommand(), c.cancelCommand(), c.savepointCommand(), c.stopCommand(),
+		c.inspectCommand(),
 		c.checkpointsCommand(), c.logsCommand(), c.taskManagersCommand(), c.clusterCommand(), c.versionCommand(),
 	)
 	return root
 }
 
-const exitCodes = `Exit codes: 0 done; 1 the job failed, or another error; 2 wrong command line or
-configuration; 3 JobManager not reachable; 4 no such job or cluster; 5 not in a
-status that allows it; 6 the program cannot be submitted; 7 refused by the
-cluster; 8 the job was cancelled while submit waited; 130 interrupted.`
+const exitCodes = `Exit codes: 0 done; 1 the job failed, files are broken, or another error; 2 wrong
+command line or configuration; 3 JobManager or store not reachable; 4 no such job,
+cluster, checkpoint or state; 5 not in a status that allows it; 6 the program cannot
+be submitted; 7 refused by the cluster or store; 8 the job was cancelled while submit
+waited; 130 interrupted.`

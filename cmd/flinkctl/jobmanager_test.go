@@ -31,6 +31,15 @@ type scriptedJobManager struct {
 	submitted *pb.JobSpec
 	savepoint *pb.SavepointRequest
 	refusal   error
+	planned   *pb.JobSpec
+	plan      *pb.PlanRestoreResponse
+}
+
+func (s *scriptedJobManager) PlanRestore(_ context.Context, r *pb.PlanRestoreRequest) (*pb.PlanRestoreResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.planned = r.GetSpec()
+	return s.plan, nil
 }
 
 func (s *scriptedJobManager) ClusterInfo(context.Context, *pb.ClusterInfoRequest) (*pb.ClusterInfoResponse, error) {
@@ -129,7 +138,7 @@ func serve(t *testing.T) (*scriptedJobManager, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scriptedJobManager{artifacts: map[string]int{}, statuses: []*pb.JobStatusResponse{runningStatus()}}
+	s := &scriptedJobManager{artifacts: map[string]int{}, statuses: []*pb.JobStatusResponse{runningStatus()}, plan: &pb.PlanRestoreResponse{}}
 	server := transport.Serve(listener, transport.Handlers{Client: s})
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {

@@ -1,20 +1,21 @@
 // Command flinkctl is the command line of a Weir cluster: it builds and submits
-// job programs, watches and ends jobs, takes savepoints, and runs a local
-// cluster of real processes.
+// job programs, watches and ends jobs, takes and inspects savepoints, and
+// runs a local cluster of real processes.
 //
 // Results go to stdout, as text or with -o json as JSON; progress goes to
 // stderr. An error is one line, "error: …", with a "hint: …" where there is
 // something to do about it, and an exit code of its kind:
 //
 //	0    done
-//	1    the job failed, or something that has no code of its own
+//	1    the job failed, files of a checkpoint are broken, or something that has
+//	     no code of its own
 //	2    wrong flags, arguments or configuration keys
-//	3    the JobManager cannot be reached
-//	4    there is no such job, or no such cluster
+//	3    the JobManager or a store cannot be reached
+//	4    there is no such job, cluster, checkpoint or state
 //	5    the job or cluster is not in a status that allows it
 //	6    the program cannot be submitted: it does not compile, builds no graph,
 //	     or its binary cannot run on the cluster
-//	7    the cluster refuses it: storage, savepoint or configuration of the job
+//	7    the cluster or store refuses it: storage, savepoint or configuration of the job
 //	8    the job that submit waited for was cancelled
 //	130  interrupted; a job that submit waited for goes on
 package main

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -36,7 +37,11 @@ func (c *cli) progress(line string) { _, _ = fmt.Fprintln(c.stderr, line) }
 
 // table prints rows in columns below their headings.
 func (c *cli) table(headings []string, rows [][]string) error {
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	return tableTo(c.stdout, headings, rows)
+}
+
+func tableTo(to io.Writer, headings []string, rows [][]string) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{headings}, rows...) {
 		// Errors of the writer below come out of Flush.
 		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))

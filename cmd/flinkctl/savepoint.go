@@ -14,13 +14,15 @@ import (
 )
 
 func (c *cli) savepointCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "savepoint JOB [DIR]",
 		Short: "Take a savepoint of a running job",
 		Long: "Take a savepoint below DIR, a directory or an s3:// URI, or below the configured\n" +
 			"execution.checkpointing.savepoint-dir. The job goes on. The last line printed is\n" +
-			"\"savepoint: \" and the path to give to submit --from-savepoint.",
-		Example: "  flinkctl savepoint 4f2a\n  flinkctl savepoint 4f2a s3://weir/savepoints",
+			"\"savepoint: \" and the path to give to submit --from-savepoint.\n\n" +
+			"savepoint dispose deletes one.",
+		Example: "  flinkctl savepoint 4f2a\n  flinkctl savepoint 4f2a s3://weir/savepoints\n" +
+			"  flinkctl savepoint dispose savepoints/savepoint-4f2a5100000000000000000000000001-17",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				return nil
@@ -35,6 +37,8 @@ func (c *cli) savepointCommand() *cobra.Command {
 			return c.savepoint(cmd.Context(), args[0], dir, false)
 		},
 	}
+	cmd.AddCommand(c.disposeCommand())
+	return cmd
 }
 
 // savepoint takes a savepoint, with stop the last thing the job does, and

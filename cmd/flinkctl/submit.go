@@ -20,12 +20,20 @@ import (
 // submission is what the flags of submit say.
 type submission struct {
 	program, name, from string
+	claimMode           string
 	args                []string
 	parallelism         int32
-	detached            bool
+	detached, dryRun    bool
+	allowNonRestored    bool
 	settings            []string
 	environment         []string
 }
+
+// The values of --claim-mode.
+const (
+	noClaim = "no-claim"
+	claim   = "claim"
+)
 
 func (c *cli) submitCommand() *cobra.Command {
 	var s submission
@@ -38,10 +46,19 @@ func (c *cli) submitCommand() *cobra.Command {
 			"Paths in ARGS are opened where the job runs, not here: give absolute ones. A relative\n" +
 			"one starts at the TaskManager's directory, for a local cluster the one it was started in.\n\n" +
 			"Without --detached the command then shows the job's progress until it ends, and exits\n" +
-			"0 when it finished. Ctrl-C ends the command, not the job: cancel does that.",
+			"0 when it finished. Ctrl-C ends the command, not the job: cancel does that.\n\n" +
+			"With --from-savepoint the job starts from a savepoint or retained checkpoint. State is\n" +
+			"matched by the UID of its operator, and before anything starts a table on stderr says\n" +
+			"what matches, what is new and what would be dropped. Dropped state is an error unless\n" +
+			"--allow-non-restored-state is given. --dry-run prints the table and starts nothing.\n\n" +
+			"--claim-mode says whose the savepoint is. With no-claim it stays yours: the job never\n" +
+			"deletes it, and needs it until its first own checkpoint. With claim it becomes the job's\n" +
+			"with the first own checkpoint: then it counts as a retained checkpoint, and is deleted\n" +
+			"like one, by execution.checkpointing.num-retained or when the job ends.",
 		Example: "  flinkctl submit ./examples/flights -- --input $PWD/examples/flights/flights.jsonl --output /tmp/flights\n" +
 			"  flinkctl submit --detached --parallelism 4 -D execution.checkpointing.interval=500ms ./myjob\n" +
-			"  flinkctl submit --from-savepoint savepoints/savepoint-4f2a5100000000000000000000000001-17 ./myjob",
+			"  flinkctl submit --from-savepoint savepoints/savepoint-4f2a5100000000000000000000000001-17 ./myjob\n" +
+			"  flinkctl submit --dry-run --from-savepoint savepoints/savepoint-4f2a5100000000000000000000000001-17 ./myjob",
 		Args: func(cmd *cobra.Command, args []string) error {
 			programs := args
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
@@ -67,6 +84,9 @@ func (c *cli) submitCommand() *cobra.Command {
 	flags.StringVar(&s.name, "name", "", "`NAME` of the job instead of the program's own")
 	flags.Int32Var(&s.parallelism, "parallelism", 0, "run each operator that sets no number itself in `N` subtasks; 0 takes parallelism.default")
 	flags.StringVar(&s.from, "from-savepoint", "", "start from the savepoint or checkpoint at `PATH`")
+	flags.BoolVar(&s.allowNonRestored, "allow-non-restored-state", false, "drop the state of operators that the program does not have")
+	flags.StringVar(&s.claimMode, "claim-mode", noClaim, "whose the savepoint is from then on: `no-claim|claim`")
+	flags.BoolVar(&s.dryRun, "dry-run", false, "print what would be restored, and start nothing")
 	flags.StringArrayVarP(&s.settings, "define", "D", nil, "set a configuration option of the job as `key=value`; may be repeated")
 	flags.StringArrayVar(&s.environment, "env", nil, "set an environment variable of the program as `KEY=VALUE`; may be repeated")
 	return cmd
@@ -86,12 +106,17 @@ func (c *cli) submit(ctx context.Context, jobManager *transport.JobManager, s su
 		return err
 	}
 	defer remove()
-	if err := c.upload(ctx, jobManager, job); err != nil {
-		return err
-	}
 	spec.Graph, spec.ArtifactSha256 = job.Graph, job.SHA256
 	if spec.Name == "" {
 		spec.Name = job.Graph.GetName()
+	}
+	if s.dryRun || s.from != "" {
+		if err := c.planRestore(ctx, jobManager, spec, s.dryRun); err != nil || s.dryRun {
+			return err
+		}
+	}
+	if err := c.upload(ctx, jobManager, job); err != nil {
+		return err
 	}
 	accepted, err := jobManager.SubmitJob(ctx, &pb.SubmitJobRequest{Spec: spec})
 	if errors.Is(err, transport.ErrRefused) {
@@ -121,12 +146,21 @@ func (c *cli) describe(s submission) (*pb.JobSpec, error) {
 	if s.parallelism < 0 {
 		return nil, &failure{code: codeUsage, message: fmt.Sprintf("--parallelism is %d: give 1 or more", s.parallelism)}
 	}
+	if s.allowNonRestored && s.from == "" {
+		return nil, &failure{code: codeUsage, message: "--allow-non-restored-state says what to do with a savepoint: give --from-savepoint too"}
+	}
+	switch {
+	case s.claimMode != noClaim && s.claimMode != claim:
+		return nil, &failure{code: codeUsage, message: fmt.Sprintf("--claim-mode is %q: give no-claim or claim", s.claimMode)}
+	case s.claimMode == claim && s.from == "":
+		return nil, &failure{code: codeUsage, message: "--claim-mode claim is about a savepoint: give --from-savepoint too"}
+	}
 	from, err := absoluteLocation(s.from)
 	if err != nil {
 		return nil, err
 	}
 	spec := &pb.JobSpec{Name: s.name, Args: s.args, Config: settings.Map(), Parallelism: s.parallelism, RestoreFrom: from,
-		Environment: map[string]string{}}
+		AllowNonRestoredState: s.allowNonRestored, ClaimRestored: s.claimMode == claim, Environment: map[string]string{}}
 	for _, variable := range s.environment {
 		key, value, ok := strings.Cut(variable, "=")
 		if !ok || key == "" {

@@ -70,6 +70,7 @@ var layers = []layer{
 	{path: "internal/cliresult", level: mains},
 	{path: "internal/demo/...", level: mains},
 	{path: "internal/flightstruth", level: mains},
+	{path: "internal/inspect", level: mains},
 	{path: "internal/jobbuild", level: mains},
 	{path: "internal/localcluster", level: mains},
 	{path: "cmd/...", level: mains},

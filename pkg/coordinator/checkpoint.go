@@ -262,6 +262,9 @@ func (c *Coordinator) publish(p *pendingCheckpoint) {
 	next.NextCheckpointBlock = max(next.NextCheckpointBlock, c.nextID+checkpointBlock)
 	next.Latest = CheckpointRef{ID: p.id, URI: p.uri}
 	w.unretained = nil
+	if ref, ok := c.claimed(); ok {
+		next.Retained = append(next.Retained, ref)
+	}
 	if p.kind == snapshot.StopSavepoint {
 		next.StopSavepoint = true
 		next.Savepoints = append(next.Savepoints, p.id)

@@ -100,6 +100,11 @@ type Config struct {
 	JobName string
 	// RestoreFrom is the savepoint or checkpoint of the submission, empty for none.
 	RestoreFrom string
+	// AllowNonRestoredState drops what RestoreFrom has of operators that the
+	// graph does not have, instead of failing the job.
+	AllowNonRestoredState bool
+	// ClaimRestored makes RestoreFrom the job's own, see claim.go.
+	ClaimRestored bool
 
 	Checkpointing CheckpointConfig
 	Restart       RestartConfig

@@ -50,6 +50,7 @@ func (c *Coordinator) onJobClaimed(now time.Time, e JobClaimed) {
 	if !w.desired.StartedAt.IsZero() {
 		c.setStatus(now, Restarting)
 		c.note(now, "taken over by this JobManager")
+		c.discardClaimed()
 		if w.desired.Status == RunningStatus {
 			w.desired.Status = Restarting // written with the next update
 		}
@@ -117,6 +118,13 @@ func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
 		return
 	}
 	c.timers.clear(timerLoad)
+	if e.Ref.ID == 0 && c.cfg.AllowNonRestoredState {
+		// The job's own checkpoints have what its graph has.
+		if lost := snapshot.LostOperators(e.Checkpoint, c.restoreTargets()); len(lost) > 0 {
+			c.note(now, fmt.Sprintf("state that the program has no operators for is dropped: %v", lost))
+		}
+		e.Checkpoint = snapshot.WithoutLostState(e.Checkpoint, c.restoreTargets())
+	}
 	if err := c.fitCheckpoint(e); err != nil {
 		c.failForGood(now, permanent("cannot restore from %s: %v", e.Ref.URI, err))
 		return
@@ -149,13 +157,18 @@ func (c *Coordinator) fitCheckpoint(e CheckpointLoaded) error {
 	if e.Ref.ID != 0 && (e.Checkpoint.ID != e.Ref.ID || e.Checkpoint.Job != c.cfg.Job) {
 		return fmt.Errorf("it is checkpoint %d of job %s, not %d of %s", e.Checkpoint.ID, e.Checkpoint.Job, e.Ref.ID, c.cfg.Job)
 	}
+	states, err := snapshot.Reassign(e.Checkpoint, c.restoreTargets(), c.graph.MaxParallelism)
+	c.restored.states = states
+	return err
+}
+
+// restoreTargets are the operators that take state, in the graph's order.
+func (c *Coordinator) restoreTargets() []snapshot.OperatorTarget {
 	targets := make([]snapshot.OperatorTarget, len(c.graph.Job.Operators))
 	for i, op := range c.graph.Job.Operators {
 		targets[i] = snapshot.OperatorTarget{UID: op.UID, Parallelism: op.Parallelism}
 	}
-	states, err := snapshot.Reassign(e.Checkpoint, targets, c.graph.MaxParallelism)
-	c.restored.states = states
-	return err
+	return targets
 }
 
 // onCheckpointLoadFailed tries again for ever unless the content is the

@@ -302,7 +302,8 @@ func (s *scene) newJob(a args) {
 	k.Retention = map[string]Retention{"": 0, "retain": RetainOnCancellation, "never": NoExternalizedCheckpoints}[a.text("retention", "")]
 	r.Strategy = map[string]RestartStrategy{"": ExponentialDelay, "none": NoRestart, "fixed-delay": FixedDelay}[a.text("strategy", "")]
 	r.FixedAttempts, r.FixedDelay = a.number("fixed-attempts", 0), a.duration("fixed-delay", 0)
-	s.cfg.RestoreFrom = a.text("restore-from", "")
+	s.cfg.RestoreFrom, s.cfg.AllowNonRestoredState = a.text("restore-from", ""), a.flag("allow-non-restored")
+	s.cfg.ClaimRestored = a.flag("claim")
 	s.graph = testGraph(s.t, a.number("parallelism", 2))
 	s.c = New(s.cfg, s.graph)
 	s.step(DeadlinePassed{})

@@ -209,6 +209,9 @@ func coordinatorConfig(j *job) coordinator.Config {
 		Job:         j.id,
 		JobName:     j.spec.GetName(),
 		RestoreFrom: j.spec.GetRestoreFrom(),
+
+		AllowNonRestoredState: j.spec.GetAllowNonRestoredState(),
+		ClaimRestored:         j.spec.GetClaimRestored(),
 		Checkpointing: coordinator.CheckpointConfig{
 			Interval:          config.CheckpointInterval.Get(c),
 			Timeout:           config.CheckpointTimeout.Get(c),

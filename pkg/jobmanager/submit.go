@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,7 +17,6 @@ import (
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/pb"
-	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/transport"
 )
 
@@ -38,30 +36,11 @@ const (
 // Before the record exists nothing of the job does; when it exists, the job
 // runs, be it under the next JobManager.
 func (s *Server) SubmitJob(ctx context.Context, r *pb.SubmitJobRequest) (*pb.SubmitJobResponse, error) {
-	if r.GetSpec().GetGraph() == nil {
-		return nil, transport.Errorf(transport.ErrInvalid, "the submission has no job graph")
-	}
-	spec := proto.CloneOf(r.GetSpec())
-	if version := spec.GetGraph().GetWireVersion(); version != transport.WireVersion {
-		return nil, transport.Errorf(transport.ErrInvalid,
-			"the job was built for wire version %d, the cluster speaks version %d: build it with the cluster's release", version, transport.WireVersion)
-	}
-	spec.JobId = nonce() // a job's ID is 128 random bits, like a nonce
-	spec.SubmittedUnixMs = time.Now().UnixMilli()
-	if spec.Name == "" {
-		spec.Name = spec.GetGraph().GetName()
-	}
-	j, err := s.makeJob(spec)
+	j, err := s.prepareJob(r.GetSpec())
 	if err != nil {
 		return nil, err
 	}
-	if spec.GetGraph().GetMaxParallelism() == 0 {
-		// Fixed for the job's life: whatever the configuration says later.
-		spec.Graph.MaxParallelism = int32(config.MaxParallelism.Get(j.config))
-		if j, err = s.makeJob(spec); err != nil {
-			return nil, err
-		}
-	}
+	spec := j.spec
 	if err := s.checkArtifact(ctx, spec.GetArtifactSha256()); err != nil {
 		return nil, err
 	}
@@ -92,6 +71,35 @@ func (s *Server) SubmitJob(ctx context.Context, r *pb.SubmitJobRequest) (*pb.Sub
 	return &pb.SubmitJobResponse{JobId: string(j.id), Warnings: warnings}, nil
 }
 
+// prepareJob checks what was submitted by itself and gives it an ID.
+func (s *Server) prepareJob(submitted *pb.JobSpec) (*job, error) {
+	if submitted.GetGraph() == nil {
+		return nil, transport.Errorf(transport.ErrInvalid, "the submission has no job graph")
+	}
+	spec := proto.CloneOf(submitted)
+	if version := spec.GetGraph().GetWireVersion(); version != transport.WireVersion {
+		return nil, transport.Errorf(transport.ErrInvalid,
+			"the job was built for wire version %d, the cluster speaks version %d: build it with the cluster's release", version, transport.WireVersion)
+	}
+	spec.JobId = nonce() // a job's ID is 128 random bits, like a nonce
+	spec.SubmittedUnixMs = time.Now().UnixMilli()
+	if spec.Name == "" {
+		spec.Name = spec.GetGraph().GetName()
+	}
+	j, err := s.makeJob(spec)
+	if err != nil {
+		return nil, err
+	}
+	if spec.GetGraph().GetMaxParallelism() == 0 {
+		// Fixed for the job's life: whatever the configuration says later.
+		spec.Graph.MaxParallelism = int32(config.MaxParallelism.Get(j.config))
+		if j, err = s.makeJob(spec); err != nil {
+			return nil, err
+		}
+	}
+	return j, nil
+}
+
 func (s *Server) checkArtifact(ctx context.Context, sha256 string) error {
 	if s.options.InProcess && sha256 == "" {
 		return nil
@@ -118,38 +126,6 @@ func (s *Server) checkStorage(ctx context.Context, j *job) error {
 	}
 	if err != nil {
 		return transport.Errorf(transport.ErrRefused, "checkpoint storage cannot be used: %v", err)
-	}
-	return nil
-}
-
-// checkRestore looks at what the job is to start from: a wrong path, damaged
-// metadata and state that the graph cannot take are the submitter's matter.
-func (s *Server) checkRestore(ctx context.Context, j *job) error {
-	from := j.spec.GetRestoreFrom()
-	if from == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	refuse := func(err error) error {
-		return transport.Errorf(transport.ErrInvalid, "cannot restore from %s: %v", from, err)
-	}
-	if !strings.HasPrefix(from, "/") && !strings.Contains(from, "://") {
-		return refuse(errors.New("give an absolute path or a URI"))
-	}
-	checkpoint, _, err := s.checkpointStore(j.config).LoadMetadata(ctx, from)
-	switch {
-	case errors.Is(err, objectstore.ErrNotExist):
-		return refuse(errors.New("there is no savepoint or checkpoint (no _metadata)"))
-	case err != nil:
-		return refuse(err)
-	}
-	var targets []snapshot.OperatorTarget
-	for _, op := range j.graph.Job.Operators {
-		targets = append(targets, snapshot.OperatorTarget{UID: op.UID, Parallelism: op.Parallelism})
-	}
-	if _, err := snapshot.Reassign(checkpoint, targets, j.graph.MaxParallelism); err != nil {
-		return refuse(err)
 	}
 	return nil
 }

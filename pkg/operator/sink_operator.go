@@ -71,9 +71,9 @@ type Committing interface {
 	AbortAfter(id ids.CheckpointID) func(ctx context.Context) error
 }
 
-// committablesList holds the prepared and not yet surely committed
-// transactions, each with its checkpoint.
-const committablesList = "committables"
+// CommittablesList is the name of the list of operator state that holds the
+// prepared and not yet surely committed transactions, each with its checkpoint.
+const CommittablesList = "committables"
 
 // NewTwoPhase makes the operator of a two-phase sink in one subtask.
 func NewTwoPhase[T any](s TwoPhase[T]) Instance {
@@ -124,7 +124,7 @@ func (s *twoPhaseOperator[T]) Restore(ctx context.Context, r *Restored) error {
 		return fmt.Errorf("clean up after earlier attempts of %s: %w", s.ctx.Operator, err)
 	}
 	var all []Committable
-	for _, e := range r.Lists[committablesList] {
+	for _, e := range r.Lists[CommittablesList] {
 		_, c, err := decodeCommittable(e.Bytes)
 		if err != nil {
 			return Permanentf("restore %s: %w", s.ctx.Operator, err)
@@ -254,7 +254,7 @@ func (f *frozenTransactions) Write(ctx context.Context, w SnapshotWriter) error 
 			elements = append(elements, encodeCommittable(t.id, c))
 		}
 	}
-	return w.List(committablesList, snapshot.SplitEvenly, elements, nil)
+	return w.List(CommittablesList, snapshot.SplitEvenly, elements, nil)
 }
 
 // Release implements Frozen.

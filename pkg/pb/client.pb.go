@@ -544,6 +544,211 @@ func (x *SubmitJobResponse) GetWarnings() []string {
 	return nil
 }
 
+// PlanRestore says what a submission would restore, and starts nothing.
+type PlanRestoreRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"` // as in SubmitJobRequest; the artifact need not be there
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRestoreRequest) Reset() {
+	*x = PlanRestoreRequest{}
+	mi := &file_weir_v1_client_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRestoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRestoreRequest) ProtoMessage() {}
+
+func (x *PlanRestoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_client_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRestoreRequest.ProtoReflect.Descriptor instead.
+func (*PlanRestoreRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PlanRestoreRequest) GetSpec() *JobSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+type PlanRestoreResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	States        []*RestoredState       `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`   // in the order of the graph, then what is dropped
+	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // why the submission would be refused, empty if it would not
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`       // of what is restored from; empty for a start from nothing
+	Checkpoint    uint64                 `protobuf:"varint,4,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	JobId         string                 `protobuf:"bytes,5,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // that took it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRestoreResponse) Reset() {
+	*x = PlanRestoreResponse{}
+	mi := &file_weir_v1_client_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRestoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRestoreResponse) ProtoMessage() {}
+
+func (x *PlanRestoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_client_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRestoreResponse.ProtoReflect.Descriptor instead.
+func (*PlanRestoreResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PlanRestoreResponse) GetStates() []*RestoredState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *PlanRestoreResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *PlanRestoreResponse) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PlanRestoreResponse) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *PlanRestoreResponse) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type RestoredState struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Operator       string                 `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"`
+	State          string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // empty: the operator has no stored state
+	Kind           string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Match          string                 `protobuf:"bytes,4,opt,name=match,proto3" json:"match,omitempty"`                                          // matches, new, dropped
+	OldParallelism int32                  `protobuf:"varint,5,opt,name=old_parallelism,json=oldParallelism,proto3" json:"old_parallelism,omitempty"` // 0: the checkpoint does not have the operator
+	NewParallelism int32                  `protobuf:"varint,6,opt,name=new_parallelism,json=newParallelism,proto3" json:"new_parallelism,omitempty"` // 0: the graph does not have it
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RestoredState) Reset() {
+	*x = RestoredState{}
+	mi := &file_weir_v1_client_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoredState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoredState) ProtoMessage() {}
+
+func (x *RestoredState) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_client_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoredState.ProtoReflect.Descriptor instead.
+func (*RestoredState) Descriptor() ([]byte, []int) {
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RestoredState) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *RestoredState) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *RestoredState) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *RestoredState) GetMatch() string {
+	if x != nil {
+		return x.Match
+	}
+	return ""
+}
+
+func (x *RestoredState) GetOldParallelism() int32 {
+	if x != nil {
+		return x.OldParallelism
+	}
+	return 0
+}
+
+func (x *RestoredState) GetNewParallelism() int32 {
+	if x != nil {
+		return x.NewParallelism
+	}
+	return 0
+}
+
 type JobSummary struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -558,7 +763,7 @@ type JobSummary struct {
 
 func (x *JobSummary) Reset() {
 	*x = JobSummary{}
-	mi := &file_weir_v1_client_proto_msgTypes[10]
+	mi := &file_weir_v1_client_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -570,7 +775,7 @@ func (x *JobSummary) String() string {
 func (*JobSummary) ProtoMessage() {}
 
 func (x *JobSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[10]
+	mi := &file_weir_v1_client_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -583,7 +788,7 @@ func (x *JobSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSummary.ProtoReflect.Descriptor instead.
 func (*JobSummary) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobSummary) GetId() string {
@@ -637,7 +842,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[11]
+	mi := &file_weir_v1_client_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +854,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[11]
+	mi := &file_weir_v1_client_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +867,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListJobsRequest) GetAll() bool {
@@ -681,7 +886,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_weir_v1_client_proto_msgTypes[12]
+	mi := &file_weir_v1_client_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +898,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[12]
+	mi := &file_weir_v1_client_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +911,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListJobsResponse) GetJobs() []*JobSummary {
@@ -735,7 +940,7 @@ type VertexStatus struct {
 
 func (x *VertexStatus) Reset() {
 	*x = VertexStatus{}
-	mi := &file_weir_v1_client_proto_msgTypes[13]
+	mi := &file_weir_v1_client_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +952,7 @@ func (x *VertexStatus) String() string {
 func (*VertexStatus) ProtoMessage() {}
 
 func (x *VertexStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[13]
+	mi := &file_weir_v1_client_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +965,7 @@ func (x *VertexStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VertexStatus.ProtoReflect.Descriptor instead.
 func (*VertexStatus) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *VertexStatus) GetId() int32 {
@@ -840,7 +1045,7 @@ type SubtaskStatus struct {
 
 func (x *SubtaskStatus) Reset() {
 	*x = SubtaskStatus{}
-	mi := &file_weir_v1_client_proto_msgTypes[14]
+	mi := &file_weir_v1_client_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +1057,7 @@ func (x *SubtaskStatus) String() string {
 func (*SubtaskStatus) ProtoMessage() {}
 
 func (x *SubtaskStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[14]
+	mi := &file_weir_v1_client_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +1070,7 @@ func (x *SubtaskStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskStatus.ProtoReflect.Descriptor instead.
 func (*SubtaskStatus) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubtaskStatus) GetIndex() int32 {
@@ -919,7 +1124,7 @@ type JobStatusRequest struct {
 
 func (x *JobStatusRequest) Reset() {
 	*x = JobStatusRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[15]
+	mi := &file_weir_v1_client_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1136,7 @@ func (x *JobStatusRequest) String() string {
 func (*JobStatusRequest) ProtoMessage() {}
 
 func (x *JobStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[15]
+	mi := &file_weir_v1_client_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1149,7 @@ func (x *JobStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatusRequest.ProtoReflect.Descriptor instead.
 func (*JobStatusRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JobStatusRequest) GetJobId() string {
@@ -978,7 +1183,7 @@ type JobStatusResponse struct {
 
 func (x *JobStatusResponse) Reset() {
 	*x = JobStatusResponse{}
-	mi := &file_weir_v1_client_proto_msgTypes[16]
+	mi := &file_weir_v1_client_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1195,7 @@ func (x *JobStatusResponse) String() string {
 func (*JobStatusResponse) ProtoMessage() {}
 
 func (x *JobStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[16]
+	mi := &file_weir_v1_client_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1208,7 @@ func (x *JobStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatusResponse.ProtoReflect.Descriptor instead.
 func (*JobStatusResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{16}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobStatusResponse) GetId() string {
@@ -1128,7 +1333,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_weir_v1_client_proto_msgTypes[17]
+	mi := &file_weir_v1_client_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1345,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[17]
+	mi := &file_weir_v1_client_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1358,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{17}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobEvent) GetUnixMs() int64 {
@@ -1179,7 +1384,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[18]
+	mi := &file_weir_v1_client_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1396,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[18]
+	mi := &file_weir_v1_client_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1409,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{18}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -1223,7 +1428,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_weir_v1_client_proto_msgTypes[19]
+	mi := &file_weir_v1_client_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1440,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[19]
+	mi := &file_weir_v1_client_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1453,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{19}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelJobResponse) GetStatus() string {
@@ -1269,7 +1474,7 @@ type SavepointRequest struct {
 
 func (x *SavepointRequest) Reset() {
 	*x = SavepointRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[20]
+	mi := &file_weir_v1_client_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1486,7 @@ func (x *SavepointRequest) String() string {
 func (*SavepointRequest) ProtoMessage() {}
 
 func (x *SavepointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[20]
+	mi := &file_weir_v1_client_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1499,7 @@ func (x *SavepointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavepointRequest.ProtoReflect.Descriptor instead.
 func (*SavepointRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{20}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SavepointRequest) GetJobId() string {
@@ -1328,7 +1533,7 @@ type SavepointResponse struct {
 
 func (x *SavepointResponse) Reset() {
 	*x = SavepointResponse{}
-	mi := &file_weir_v1_client_proto_msgTypes[21]
+	mi := &file_weir_v1_client_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1545,7 @@ func (x *SavepointResponse) String() string {
 func (*SavepointResponse) ProtoMessage() {}
 
 func (x *SavepointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[21]
+	mi := &file_weir_v1_client_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1558,7 @@ func (x *SavepointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavepointResponse.ProtoReflect.Descriptor instead.
 func (*SavepointResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{21}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SavepointResponse) GetPath() string {
@@ -1388,7 +1593,7 @@ type CheckpointInfo struct {
 
 func (x *CheckpointInfo) Reset() {
 	*x = CheckpointInfo{}
-	mi := &file_weir_v1_client_proto_msgTypes[22]
+	mi := &file_weir_v1_client_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1605,7 @@ func (x *CheckpointInfo) String() string {
 func (*CheckpointInfo) ProtoMessage() {}
 
 func (x *CheckpointInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[22]
+	mi := &file_weir_v1_client_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1618,7 @@ func (x *CheckpointInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointInfo.ProtoReflect.Descriptor instead.
 func (*CheckpointInfo) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{22}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CheckpointInfo) GetId() uint64 {
@@ -1495,7 +1700,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[23]
+	mi := &file_weir_v1_client_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1712,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[23]
+	mi := &file_weir_v1_client_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1725,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{23}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListCheckpointsRequest) GetJobId() string {
@@ -1541,7 +1746,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_weir_v1_client_proto_msgTypes[24]
+	mi := &file_weir_v1_client_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1758,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[24]
+	mi := &file_weir_v1_client_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1771,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{24}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*CheckpointInfo {
@@ -1607,7 +1812,7 @@ type TaskManagerStatus struct {
 
 func (x *TaskManagerStatus) Reset() {
 	*x = TaskManagerStatus{}
-	mi := &file_weir_v1_client_proto_msgTypes[25]
+	mi := &file_weir_v1_client_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1824,7 @@ func (x *TaskManagerStatus) String() string {
 func (*TaskManagerStatus) ProtoMessage() {}
 
 func (x *TaskManagerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[25]
+	mi := &file_weir_v1_client_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1837,7 @@ func (x *TaskManagerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskManagerStatus.ProtoReflect.Descriptor instead.
 func (*TaskManagerStatus) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{25}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TaskManagerStatus) GetId() string {
@@ -1710,7 +1915,7 @@ type ExecutorStatus struct {
 
 func (x *ExecutorStatus) Reset() {
 	*x = ExecutorStatus{}
-	mi := &file_weir_v1_client_proto_msgTypes[26]
+	mi := &file_weir_v1_client_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1927,7 @@ func (x *ExecutorStatus) String() string {
 func (*ExecutorStatus) ProtoMessage() {}
 
 func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[26]
+	mi := &file_weir_v1_client_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1940,7 @@ func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorStatus.ProtoReflect.Descriptor instead.
 func (*ExecutorStatus) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{26}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExecutorStatus) GetJobId() string {
@@ -1774,7 +1979,7 @@ type ListTaskManagersRequest struct {
 
 func (x *ListTaskManagersRequest) Reset() {
 	*x = ListTaskManagersRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[27]
+	mi := &file_weir_v1_client_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1991,7 @@ func (x *ListTaskManagersRequest) String() string {
 func (*ListTaskManagersRequest) ProtoMessage() {}
 
 func (x *ListTaskManagersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[27]
+	mi := &file_weir_v1_client_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +2004,7 @@ func (x *ListTaskManagersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskManagersRequest.ProtoReflect.Descriptor instead.
 func (*ListTaskManagersRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{27}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{30}
 }
 
 type ListTaskManagersResponse struct {
@@ -1811,7 +2016,7 @@ type ListTaskManagersResponse struct {
 
 func (x *ListTaskManagersResponse) Reset() {
 	*x = ListTaskManagersResponse{}
-	mi := &file_weir_v1_client_proto_msgTypes[28]
+	mi := &file_weir_v1_client_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +2028,7 @@ func (x *ListTaskManagersResponse) String() string {
 func (*ListTaskManagersResponse) ProtoMessage() {}
 
 func (x *ListTaskManagersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[28]
+	mi := &file_weir_v1_client_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +2041,7 @@ func (x *ListTaskManagersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskManagersResponse.ProtoReflect.Descriptor instead.
 func (*ListTaskManagersResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{28}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListTaskManagersResponse) GetTaskManagers() []*TaskManagerStatus {
@@ -1856,7 +2061,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[29]
+	mi := &file_weir_v1_client_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2073,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[29]
+	mi := &file_weir_v1_client_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +2086,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{29}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LogsRequest) GetJobId() string {
@@ -1934,7 +2139,24 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x04spec\x18\x01 \x01(\v2\x10.weir.v1.JobSpecR\x04spec\"F\n" +
 	"\x11SubmitJobResponse\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\xb4\x01\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\":\n" +
+	"\x12PlanRestoreRequest\x12$\n" +
+	"\x04spec\x18\x01 \x01(\v2\x10.weir.v1.JobSpecR\x04spec\"\xaa\x01\n" +
+	"\x13PlanRestoreResponse\x12.\n" +
+	"\x06states\x18\x01 \x03(\v2\x16.weir.v1.RestoredStateR\x06states\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x04 \x01(\x04R\n" +
+	"checkpoint\x12\x15\n" +
+	"\x06job_id\x18\x05 \x01(\tR\x05jobId\"\xbd\x01\n" +
+	"\rRestoredState\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\tR\boperator\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05match\x18\x04 \x01(\tR\x05match\x12'\n" +
+	"\x0fold_parallelism\x18\x05 \x01(\x05R\x0eoldParallelism\x12'\n" +
+	"\x0fnew_parallelism\x18\x06 \x01(\x05R\x0enewParallelism\"\xb4\x01\n" +
 	"\n" +
 	"JobSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -2062,7 +2284,7 @@ func file_weir_v1_client_proto_rawDescGZIP() []byte {
 	return file_weir_v1_client_proto_rawDescData
 }
 
-var file_weir_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_weir_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_weir_v1_client_proto_goTypes = []any{
 	(*ClusterInfoRequest)(nil),       // 0: weir.v1.ClusterInfoRequest
 	(*ClusterInfoResponse)(nil),      // 1: weir.v1.ClusterInfoResponse
@@ -2074,47 +2296,52 @@ var file_weir_v1_client_proto_goTypes = []any{
 	(*ArtifactChunk)(nil),            // 7: weir.v1.ArtifactChunk
 	(*SubmitJobRequest)(nil),         // 8: weir.v1.SubmitJobRequest
 	(*SubmitJobResponse)(nil),        // 9: weir.v1.SubmitJobResponse
-	(*JobSummary)(nil),               // 10: weir.v1.JobSummary
-	(*ListJobsRequest)(nil),          // 11: weir.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),         // 12: weir.v1.ListJobsResponse
-	(*VertexStatus)(nil),             // 13: weir.v1.VertexStatus
-	(*SubtaskStatus)(nil),            // 14: weir.v1.SubtaskStatus
-	(*JobStatusRequest)(nil),         // 15: weir.v1.JobStatusRequest
-	(*JobStatusResponse)(nil),        // 16: weir.v1.JobStatusResponse
-	(*JobEvent)(nil),                 // 17: weir.v1.JobEvent
-	(*CancelJobRequest)(nil),         // 18: weir.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),        // 19: weir.v1.CancelJobResponse
-	(*SavepointRequest)(nil),         // 20: weir.v1.SavepointRequest
-	(*SavepointResponse)(nil),        // 21: weir.v1.SavepointResponse
-	(*CheckpointInfo)(nil),           // 22: weir.v1.CheckpointInfo
-	(*ListCheckpointsRequest)(nil),   // 23: weir.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil),  // 24: weir.v1.ListCheckpointsResponse
-	(*TaskManagerStatus)(nil),        // 25: weir.v1.TaskManagerStatus
-	(*ExecutorStatus)(nil),           // 26: weir.v1.ExecutorStatus
-	(*ListTaskManagersRequest)(nil),  // 27: weir.v1.ListTaskManagersRequest
-	(*ListTaskManagersResponse)(nil), // 28: weir.v1.ListTaskManagersResponse
-	(*LogsRequest)(nil),              // 29: weir.v1.LogsRequest
-	nil,                              // 30: weir.v1.VertexStatus.TasksEntry
-	(*JobSpec)(nil),                  // 31: weir.v1.JobSpec
-	(*Failure)(nil),                  // 32: weir.v1.Failure
+	(*PlanRestoreRequest)(nil),       // 10: weir.v1.PlanRestoreRequest
+	(*PlanRestoreResponse)(nil),      // 11: weir.v1.PlanRestoreResponse
+	(*RestoredState)(nil),            // 12: weir.v1.RestoredState
+	(*JobSummary)(nil),               // 13: weir.v1.JobSummary
+	(*ListJobsRequest)(nil),          // 14: weir.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),         // 15: weir.v1.ListJobsResponse
+	(*VertexStatus)(nil),             // 16: weir.v1.VertexStatus
+	(*SubtaskStatus)(nil),            // 17: weir.v1.SubtaskStatus
+	(*JobStatusRequest)(nil),         // 18: weir.v1.JobStatusRequest
+	(*JobStatusResponse)(nil),        // 19: weir.v1.JobStatusResponse
+	(*JobEvent)(nil),                 // 20: weir.v1.JobEvent
+	(*CancelJobRequest)(nil),         // 21: weir.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),        // 22: weir.v1.CancelJobResponse
+	(*SavepointRequest)(nil),         // 23: weir.v1.SavepointRequest
+	(*SavepointResponse)(nil),        // 24: weir.v1.SavepointResponse
+	(*CheckpointInfo)(nil),           // 25: weir.v1.CheckpointInfo
+	(*ListCheckpointsRequest)(nil),   // 26: weir.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil),  // 27: weir.v1.ListCheckpointsResponse
+	(*TaskManagerStatus)(nil),        // 28: weir.v1.TaskManagerStatus
+	(*ExecutorStatus)(nil),           // 29: weir.v1.ExecutorStatus
+	(*ListTaskManagersRequest)(nil),  // 30: weir.v1.ListTaskManagersRequest
+	(*ListTaskManagersResponse)(nil), // 31: weir.v1.ListTaskManagersResponse
+	(*LogsRequest)(nil),              // 32: weir.v1.LogsRequest
+	nil,                              // 33: weir.v1.VertexStatus.TasksEntry
+	(*JobSpec)(nil),                  // 34: weir.v1.JobSpec
+	(*Failure)(nil),                  // 35: weir.v1.Failure
 }
 var file_weir_v1_client_proto_depIdxs = []int32{
-	31, // 0: weir.v1.SubmitJobRequest.spec:type_name -> weir.v1.JobSpec
-	10, // 1: weir.v1.ListJobsResponse.jobs:type_name -> weir.v1.JobSummary
-	30, // 2: weir.v1.VertexStatus.tasks:type_name -> weir.v1.VertexStatus.TasksEntry
-	14, // 3: weir.v1.VertexStatus.subtasks:type_name -> weir.v1.SubtaskStatus
-	32, // 4: weir.v1.JobStatusResponse.cause:type_name -> weir.v1.Failure
-	13, // 5: weir.v1.JobStatusResponse.vertices:type_name -> weir.v1.VertexStatus
-	17, // 6: weir.v1.JobStatusResponse.events:type_name -> weir.v1.JobEvent
-	25, // 7: weir.v1.JobStatusResponse.executors:type_name -> weir.v1.TaskManagerStatus
-	22, // 8: weir.v1.ListCheckpointsResponse.checkpoints:type_name -> weir.v1.CheckpointInfo
-	26, // 9: weir.v1.TaskManagerStatus.executors:type_name -> weir.v1.ExecutorStatus
-	25, // 10: weir.v1.ListTaskManagersResponse.task_managers:type_name -> weir.v1.TaskManagerStatus
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	34, // 0: weir.v1.SubmitJobRequest.spec:type_name -> weir.v1.JobSpec
+	34, // 1: weir.v1.PlanRestoreRequest.spec:type_name -> weir.v1.JobSpec
+	12, // 2: weir.v1.PlanRestoreResponse.states:type_name -> weir.v1.RestoredState
+	13, // 3: weir.v1.ListJobsResponse.jobs:type_name -> weir.v1.JobSummary
+	33, // 4: weir.v1.VertexStatus.tasks:type_name -> weir.v1.VertexStatus.TasksEntry
+	17, // 5: weir.v1.VertexStatus.subtasks:type_name -> weir.v1.SubtaskStatus
+	35, // 6: weir.v1.JobStatusResponse.cause:type_name -> weir.v1.Failure
+	16, // 7: weir.v1.JobStatusResponse.vertices:type_name -> weir.v1.VertexStatus
+	20, // 8: weir.v1.JobStatusResponse.events:type_name -> weir.v1.JobEvent
+	28, // 9: weir.v1.JobStatusResponse.executors:type_name -> weir.v1.TaskManagerStatus
+	25, // 10: weir.v1.ListCheckpointsResponse.checkpoints:type_name -> weir.v1.CheckpointInfo
+	29, // 11: weir.v1.TaskManagerStatus.executors:type_name -> weir.v1.ExecutorStatus
+	28, // 12: weir.v1.ListTaskManagersResponse.task_managers:type_name -> weir.v1.TaskManagerStatus
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_client_proto_init() }
@@ -2130,7 +2357,7 @@ func file_weir_v1_client_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_client_proto_rawDesc), len(file_weir_v1_client_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -345,19 +345,21 @@ func (x *JobGraph) GetWireVersion() uint32 {
 
 // JobSpec is everything a JobManager keeps about a submitted job: immutable.
 type JobSpec struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	JobId           string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Name            string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Graph           *JobGraph              `protobuf:"bytes,3,opt,name=graph,proto3" json:"graph,omitempty"`
-	ArtifactSha256  string                 `protobuf:"bytes,4,opt,name=artifact_sha256,json=artifactSha256,proto3" json:"artifact_sha256,omitempty"`
-	Args            []string               `protobuf:"bytes,5,rep,name=args,proto3" json:"args,omitempty"`
-	Environment     map[string]string      `protobuf:"bytes,6,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Config          map[string]string      `protobuf:"bytes,7,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // -D of the submission
-	Parallelism     int32                  `protobuf:"varint,8,opt,name=parallelism,proto3" json:"parallelism,omitempty"`                                                                // default for operators that set none
-	RestoreFrom     string                 `protobuf:"bytes,9,opt,name=restore_from,json=restoreFrom,proto3" json:"restore_from,omitempty"`                                              // savepoint path or URI, empty for none
-	SubmittedUnixMs int64                  `protobuf:"varint,10,opt,name=submitted_unix_ms,json=submittedUnixMs,proto3" json:"submitted_unix_ms,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state                 protoimpl.MessageState `protogen:"open.v1"`
+	JobId                 string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Name                  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Graph                 *JobGraph              `protobuf:"bytes,3,opt,name=graph,proto3" json:"graph,omitempty"`
+	ArtifactSha256        string                 `protobuf:"bytes,4,opt,name=artifact_sha256,json=artifactSha256,proto3" json:"artifact_sha256,omitempty"`
+	Args                  []string               `protobuf:"bytes,5,rep,name=args,proto3" json:"args,omitempty"`
+	Environment           map[string]string      `protobuf:"bytes,6,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Config                map[string]string      `protobuf:"bytes,7,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // -D of the submission
+	Parallelism           int32                  `protobuf:"varint,8,opt,name=parallelism,proto3" json:"parallelism,omitempty"`                                                                // default for operators that set none
+	RestoreFrom           string                 `protobuf:"bytes,9,opt,name=restore_from,json=restoreFrom,proto3" json:"restore_from,omitempty"`                                              // savepoint path or URI, empty for none
+	SubmittedUnixMs       int64                  `protobuf:"varint,10,opt,name=submitted_unix_ms,json=submittedUnixMs,proto3" json:"submitted_unix_ms,omitempty"`
+	AllowNonRestoredState bool                   `protobuf:"varint,11,opt,name=allow_non_restored_state,json=allowNonRestoredState,proto3" json:"allow_non_restored_state,omitempty"` // what restore_from has of operators that the graph does not have is dropped
+	ClaimRestored         bool                   `protobuf:"varint,12,opt,name=claim_restored,json=claimRestored,proto3" json:"claim_restored,omitempty"`                             // restore_from becomes the job's own, which deletes it like a checkpoint
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
@@ -460,6 +462,20 @@ func (x *JobSpec) GetSubmittedUnixMs() int64 {
 	return 0
 }
 
+func (x *JobSpec) GetAllowNonRestoredState() bool {
+	if x != nil {
+		return x.AllowNonRestoredState
+	}
+	return false
+}
+
+func (x *JobSpec) GetClaimRestored() bool {
+	if x != nil {
+		return x.ClaimRestored
+	}
+	return false
+}
+
 var File_weir_v1_graph_proto protoreflect.FileDescriptor
 
 const file_weir_v1_graph_proto_rawDesc = "" +
@@ -491,7 +507,7 @@ const file_weir_v1_graph_proto_rawDesc = "" +
 	"\x0fmax_parallelism\x18\x02 \x01(\x05R\x0emaxParallelism\x12/\n" +
 	"\toperators\x18\x03 \x03(\v2\x11.weir.v1.OperatorR\toperators\x12#\n" +
 	"\x05edges\x18\x04 \x03(\v2\r.weir.v1.EdgeR\x05edges\x12!\n" +
-	"\fwire_version\x18\x05 \x01(\rR\vwireVersion\"\x81\x04\n" +
+	"\fwire_version\x18\x05 \x01(\rR\vwireVersion\"\xe1\x04\n" +
 	"\aJobSpec\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -503,7 +519,9 @@ const file_weir_v1_graph_proto_rawDesc = "" +
 	"\vparallelism\x18\b \x01(\x05R\vparallelism\x12!\n" +
 	"\frestore_from\x18\t \x01(\tR\vrestoreFrom\x12*\n" +
 	"\x11submitted_unix_ms\x18\n" +
-	" \x01(\x03R\x0fsubmittedUnixMs\x1a>\n" +
+	" \x01(\x03R\x0fsubmittedUnixMs\x127\n" +
+	"\x18allow_non_restored_state\x18\v \x01(\bR\x15allowNonRestoredState\x12%\n" +
+	"\x0eclaim_restored\x18\f \x01(\bR\rclaimRestored\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

@@ -66,30 +66,6 @@ func Reassign(c *CompletedCheckpoint, targets []OperatorTarget, maxParallelism i
 	return out, nil
 }
 
-// refuseLostState names the first operator whose state nobody would take.
-// Leaving state behind must be the user's word, never a renamed UID's effect.
-func refuseLostState(c *CompletedCheckpoint, targets []OperatorTarget) error {
-	wanted := make(map[ids.OperatorUID]bool, len(targets))
-	for _, t := range targets {
-		wanted[t.UID] = true
-	}
-	for i := range c.Operators {
-		if op := &c.Operators[i]; !wanted[op.UID] && op.hasState() {
-			return lostStateError(c, op.UID)
-		}
-	}
-	for _, list := range c.Splits {
-		if !wanted[list.UID] && len(list.Splits) > 0 {
-			return lostStateError(c, list.UID)
-		}
-	}
-	return nil
-}
-
-func lostStateError(c *CompletedCheckpoint, uid ids.OperatorUID) error {
-	return fmt.Errorf("checkpoint %d has state of operator %q, which the program does not have: keep the operator's UID as it was", c.ID, uid)
-}
-
 func (o *OperatorState) hasState() bool {
 	for i := range o.Subtasks {
 		if len(o.Subtasks[i].Keyed) > 0 || len(o.Subtasks[i].Lists) > 0 {

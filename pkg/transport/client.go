@@ -220,6 +220,11 @@ func (j *JobManager) SubmitJob(ctx context.Context, r *pb.SubmitJobRequest) (*pb
 	return call(ctx, j, r, j.client.SubmitJob)
 }
 
+// PlanRestore asks what a submission would restore. Nothing is started.
+func (j *JobManager) PlanRestore(ctx context.Context, r *pb.PlanRestoreRequest) (*pb.PlanRestoreResponse, error) {
+	return call(ctx, j, r, j.client.PlanRestore)
+}
+
 // ListJobs lists the jobs.
 func (j *JobManager) ListJobs(ctx context.Context, r *pb.ListJobsRequest) (*pb.ListJobsResponse, error) {
 	return call(ctx, j, r, j.client.ListJobs)

@@ -38,6 +38,9 @@ type ClientHandler interface {
 	// size in bytes: the handler checks both.
 	UploadArtifact(ctx context.Context, sha256 string, size int64, content io.Reader) error
 	SubmitJob(ctx context.Context, r *pb.SubmitJobRequest) (*pb.SubmitJobResponse, error)
+	// PlanRestore says what SubmitJob of the same would restore, and why it
+	// would be refused.
+	PlanRestore(ctx context.Context, r *pb.PlanRestoreRequest) (*pb.PlanRestoreResponse, error)
 	ListJobs(ctx context.Context, r *pb.ListJobsRequest) (*pb.ListJobsResponse, error)
 	JobStatus(ctx context.Context, r *pb.JobStatusRequest) (*pb.JobStatusResponse, error)
 	CancelJob(ctx context.Context, r *pb.CancelJobRequest) (*pb.CancelJobResponse, error)

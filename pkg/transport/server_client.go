@@ -55,6 +55,11 @@ func (c *clientServer) SubmitJob(ctx context.Context, r *pb.SubmitJobRequest) (*
 	return answer(c.handler.SubmitJob(ctx, r))
 }
 
+// PlanRestore implements rpc.JobManagerClientServer.
+func (c *clientServer) PlanRestore(ctx context.Context, r *pb.PlanRestoreRequest) (*pb.PlanRestoreResponse, error) {
+	return answer(c.handler.PlanRestore(ctx, r))
+}
+
 // ListJobs implements rpc.JobManagerClientServer.
 func (c *clientServer) ListJobs(ctx context.Context, r *pb.ListJobsRequest) (*pb.ListJobsResponse, error) {
 	return answer(c.handler.ListJobs(ctx, r))

@@ -26,6 +26,7 @@ const (
 	JobManagerClient_HasArtifact_FullMethodName      = "/weir.rpc.v1.JobManagerClient/HasArtifact"
 	JobManagerClient_UploadArtifact_FullMethodName   = "/weir.rpc.v1.JobManagerClient/UploadArtifact"
 	JobManagerClient_SubmitJob_FullMethodName        = "/weir.rpc.v1.JobManagerClient/SubmitJob"
+	JobManagerClient_PlanRestore_FullMethodName      = "/weir.rpc.v1.JobManagerClient/PlanRestore"
 	JobManagerClient_ListJobs_FullMethodName         = "/weir.rpc.v1.JobManagerClient/ListJobs"
 	JobManagerClient_JobStatus_FullMethodName        = "/weir.rpc.v1.JobManagerClient/JobStatus"
 	JobManagerClient_CancelJob_FullMethodName        = "/weir.rpc.v1.JobManagerClient/CancelJob"
@@ -45,6 +46,7 @@ type JobManagerClientClient interface {
 	HasArtifact(ctx context.Context, in *pb.HasArtifactRequest, opts ...grpc.CallOption) (*pb.HasArtifactResponse, error)
 	UploadArtifact(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[pb.UploadArtifactRequest, pb.UploadArtifactResponse], error)
 	SubmitJob(ctx context.Context, in *pb.SubmitJobRequest, opts ...grpc.CallOption) (*pb.SubmitJobResponse, error)
+	PlanRestore(ctx context.Context, in *pb.PlanRestoreRequest, opts ...grpc.CallOption) (*pb.PlanRestoreResponse, error)
 	ListJobs(ctx context.Context, in *pb.ListJobsRequest, opts ...grpc.CallOption) (*pb.ListJobsResponse, error)
 	JobStatus(ctx context.Context, in *pb.JobStatusRequest, opts ...grpc.CallOption) (*pb.JobStatusResponse, error)
 	CancelJob(ctx context.Context, in *pb.CancelJobRequest, opts ...grpc.CallOption) (*pb.CancelJobResponse, error)
@@ -99,6 +101,16 @@ func (c *jobManagerClientClient) SubmitJob(ctx context.Context, in *pb.SubmitJob
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(pb.SubmitJobResponse)
 	err := c.cc.Invoke(ctx, JobManagerClient_SubmitJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobManagerClientClient) PlanRestore(ctx context.Context, in *pb.PlanRestoreRequest, opts ...grpc.CallOption) (*pb.PlanRestoreResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(pb.PlanRestoreResponse)
+	err := c.cc.Invoke(ctx, JobManagerClient_PlanRestore_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +206,7 @@ type JobManagerClientServer interface {
 	HasArtifact(context.Context, *pb.HasArtifactRequest) (*pb.HasArtifactResponse, error)
 	UploadArtifact(grpc.ClientStreamingServer[pb.UploadArtifactRequest, pb.UploadArtifactResponse]) error
 	SubmitJob(context.Context, *pb.SubmitJobRequest) (*pb.SubmitJobResponse, error)
+	PlanRestore(context.Context, *pb.PlanRestoreRequest) (*pb.PlanRestoreResponse, error)
 	ListJobs(context.Context, *pb.ListJobsRequest) (*pb.ListJobsResponse, error)
 	JobStatus(context.Context, *pb.JobStatusRequest) (*pb.JobStatusResponse, error)
 	CancelJob(context.Context, *pb.CancelJobRequest) (*pb.CancelJobResponse, error)
@@ -222,6 +235,9 @@ func (UnimplementedJobManagerClientServer) UploadArtifact(grpc.ClientStreamingSe
 }
 func (UnimplementedJobManagerClientServer) SubmitJob(context.Context, *pb.SubmitJobRequest) (*pb.SubmitJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SubmitJob not implemented")
+}
+func (UnimplementedJobManagerClientServer) PlanRestore(context.Context, *pb.PlanRestoreRequest) (*pb.PlanRestoreResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanRestore not implemented")
 }
 func (UnimplementedJobManagerClientServer) ListJobs(context.Context, *pb.ListJobsRequest) (*pb.ListJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
@@ -322,6 +338,24 @@ func _JobManagerClient_SubmitJob_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(JobManagerClientServer).SubmitJob(ctx, req.(*pb.SubmitJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobManagerClient_PlanRestore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(pb.PlanRestoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobManagerClientServer).PlanRestore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobManagerClient_PlanRestore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobManagerClientServer).PlanRestore(ctx, req.(*pb.PlanRestoreRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -463,6 +497,10 @@ var JobManagerClient_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SubmitJob",
 			Handler:    _JobManagerClient_SubmitJob_Handler,
+		},
+		{
+			MethodName: "PlanRestore",
+			Handler:    _JobManagerClient_PlanRestore_Handler,
 		},
 		{
 			MethodName: "ListJobs",

@@ -15,6 +15,7 @@ var (
 	keys        = flag.Uint64("keys", 100, "spread them evenly over `N` keys")
 	rate        = flag.Int("rate", 0, "generate `N` records per second, 0 for no limit")
 	parallelism = flag.Int("count-parallelism", 0, "count in `N` subtasks, 0 for the job's default")
+	countsUID   = flag.String("counts-uid", "counts", "give the operator that counts the `UID`")
 	output      = flag.String("output", "keyedcount-output", "write counts to files in `DIR`")
 )
 
@@ -34,7 +35,7 @@ func main() {
 			return Count{Key: i % max(*keys, 1), Count: 1}
 		}, datagen.WithRate(*rate)))
 		byKey := stream.KeyBy(ones, func(c Count) uint64 { return c.Key })
-		counts := stream.Reduce(byKey, "counts", func(sofar, c Count) (Count, error) {
+		counts := stream.Reduce(byKey, *countsUID, func(sofar, c Count) (Count, error) {
 			sofar.Count += c.Count
 			return sofar, nil
 		}, options...)

@@ -1,0 +1,142 @@
+package cliresult
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Inspection is the output of inspect: what a stored checkpoint or savepoint holds.
+type Inspection struct {
+	Path string `json:"path"`
+	// Kind is checkpoint, savepoint, stop-savepoint or final-checkpoint.
+	Kind      string     `json:"kind"`
+	ID        uint64     `json:"id"`
+	Job       string     `json:"job"`
+	JobName   string     `json:"job_name"`
+	Attempt   string     `json:"attempt"`
+	Triggered *time.Time `json:"triggered,omitempty"`
+	Completed *time.Time `json:"completed,omitempty"`
+	// Bytes are those of all files and inline state, without the metadata.
+	Bytes     int64               `json:"bytes"`
+	Operators []InspectedOperator `json:"operators"`
+	Files     []InspectedFile     `json:"files"`
+	// Savepoints are those that the job had completed before.
+	Savepoints []uint64 `json:"savepoints"`
+}
+
+// InspectedOperator is one operator in the output of inspect.
+type InspectedOperator struct {
+	UID            string `json:"uid"`
+	Parallelism    int    `json:"parallelism"`
+	MaxParallelism int    `json:"max_parallelism"`
+	// Ended is how many subtasks had seen the end of their input. It is counted
+	// at the first operator of each chain.
+	Ended int   `json:"ended"`
+	Bytes int64 `json:"bytes"`
+	// PendingCommittables are transactions of a sink that were prepared and not
+	// yet surely committed: a job that restores commits them.
+	PendingCommittables int              `json:"pending_committables"`
+	States              []InspectedState `json:"states"`
+	Lists               []InspectedList  `json:"lists"`
+	// Splits is absent for operators that are no sources.
+	Splits *InspectedSplits `json:"splits,omitempty"`
+}
+
+// InspectedState is one keyed state.
+type InspectedState struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind"`
+	Codec     string `json:"codec"`
+	Schema    string `json:"schema"`
+	KeySchema string `json:"key_schema"`
+	// Entries and Bytes are of keys and values as they are stored.
+	Entries int64 `json:"entries"`
+	Bytes   int64 `json:"bytes"`
+	// SubtaskEntries has the entries of each subtask.
+	SubtaskEntries []int64 `json:"subtask_entries"`
+	// KeyGroups says how the entries spread over the key groups.
+	KeyGroups KeyGroupSpread `json:"key_groups"`
+	// Complete is false when a file could not be read: then all counts are too low.
+	Complete bool `json:"complete"`
+}
+
+// KeyGroupSpread says how entries spread over key groups.
+type KeyGroupSpread struct {
+	// Used groups have entries.
+	Used int `json:"used"`
+	// Most is the largest number of entries in one group, Largest that group.
+	Most    int64 `json:"most"`
+	Largest int   `json:"largest"`
+	// Mean is of the entries over all groups, empty ones too.
+	Mean float64 `json:"mean"`
+}
+
+// InspectedList is one named list of operator state.
+type InspectedList struct {
+	Name string `json:"name"`
+	// Redistribution is split-evenly, union or by-index.
+	Redistribution string `json:"redistribution"`
+	Elements       int    `json:"elements"`
+	Bytes          int64  `json:"bytes"`
+}
+
+// InspectedSplits are the splits that a source had found.
+type InspectedSplits struct {
+	// Complete is set when no further one was to come.
+	Complete bool    `json:"complete"`
+	Splits   []Split `json:"splits"`
+}
+
+// Split is a source's description of one split: as text if it is some, else
+// as hexadecimal digits.
+type Split struct {
+	Text string `json:"text,omitempty"`
+	Hex  string `json:"hex,omitempty"`
+}
+
+// InspectedFile is one stored piece of state.
+type InspectedFile struct {
+	// Name is relative to the directory of the job's checkpoints, or of the
+	// savepoint; empty for state that is stored inside the metadata.
+	Name     string `json:"name"`
+	Operator string `json:"operator"`
+	Subtask  int    `json:"subtask"`
+	// List is the list it holds; empty for keyed state.
+	List   string `json:"list,omitempty"`
+	Bytes  int64  `json:"bytes"`
+	CRC32C string `json:"crc32c"`
+	// Shared files may belong to several checkpoints.
+	Shared bool `json:"shared"`
+	// Problem is what is wrong with it, as far as it was read.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Verification is the output of inspect --verify.
+type Verification struct {
+	Path string `json:"path"`
+	// Files and Bytes were read and compared with their checksums.
+	Files  int             `json:"files"`
+	Bytes  int64           `json:"bytes"`
+	Broken []InspectedFile `json:"broken"`
+}
+
+// DumpedEntry is one line of inspect --dump of a keyed state. Key and Value
+// are decoded where the stored schemas say how; otherwise their bytes are
+// given as hexadecimal digits, those of a value with its stored header.
+type DumpedEntry struct {
+	Subtask  int             `json:"subtask"`
+	KeyGroup int             `json:"key_group"`
+	Key      json.RawMessage `json:"key,omitempty"`
+	KeyHex   string          `json:"key_hex,omitempty"`
+	Value    json.RawMessage `json:"value,omitempty"`
+	ValueHex string          `json:"value_hex,omitempty"`
+}
+
+// DumpedElement is one line of inspect --dump of a list of operator state.
+type DumpedElement struct {
+	Subtask int `json:"subtask"`
+	Element int `json:"element"`
+	// Index is the place of the element's split, in lists of sources.
+	Index *int64 `json:"index,omitempty"`
+	Hex   string `json:"hex"`
+}

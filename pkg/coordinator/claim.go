@@ -1,0 +1,34 @@
+package coordinator
+
+// A job that claims what it was submitted to start from owns it like a
+// checkpoint of its own, from its first publication on: then the claimed one is
+// the oldest of the retained checkpoints, and is deleted when newer ones push
+// it out or when the job's end deletes its checkpoints. Before that the job
+// has nothing else to go back to and nothing of its own to lose, and neither a
+// failure nor a cancel costs the user the savepoint.
+//
+// A job that does not claim reads it, also after failures, until its first own
+// checkpoint, which holds all state in files of its own; it never deletes it.
+
+// claimed is what the next publication takes over, if any.
+func (c *Coordinator) claimed() (CheckpointRef, bool) {
+	ref := c.restored.ref
+	first := c.record.desired.Latest.ID == 0
+	return ref, first && c.cfg.ClaimRestored && ref.ID != 0 && ref.URI == c.cfg.RestoreFrom
+}
+
+// discardClaimed deletes a claimed checkpoint that is no longer retained. The
+// JobManager before this one may have gone away after the publication that
+// pushed it out, and no sweep of the job's own directory finds it.
+func (c *Coordinator) discardClaimed() {
+	desired := &c.record.desired
+	if !c.cfg.ClaimRestored || c.cfg.RestoreFrom == "" || desired.Latest.ID == 0 {
+		return
+	}
+	for _, ref := range desired.Retained {
+		if ref.URI == c.cfg.RestoreFrom {
+			return
+		}
+	}
+	c.emit(DiscardCheckpoint{Ref: CheckpointRef{URI: c.cfg.RestoreFrom}})
+}

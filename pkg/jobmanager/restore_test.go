@@ -1,0 +1,140 @@
+package jobmanager
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/pb"
+	"github.com/weirstream/weir/pkg/snapshot"
+	"github.com/weirstream/weir/pkg/transport"
+)
+
+// savepointFor writes a savepoint of an operator "old" beside the source and
+// the sink of spec, and returns its path.
+func (r *rig) savepointFor(maxParallelism int) string {
+	r.t.Helper()
+	loc := checkpointstore.SavepointLocation(fmt.Sprintf("/sp/%d", maxParallelism), "ffffffffffffffffffffffffffffffff", 7)
+	c := &snapshot.CompletedCheckpoint{Job: "ffffffffffffffffffffffffffffffff", ID: 7, Kind: snapshot.Savepoint}
+	for _, uid := range []ids.OperatorUID{"source", "sink", "old"} {
+		list := snapshot.OperatorStateHandle{Name: "l", Redistribution: snapshot.Union,
+			Handle: snapshot.StateHandle{Inline: []byte("x"), Size: 1}, Elements: []int64{1}}
+		state := snapshot.OperatorSubtaskState{UID: uid, Lists: []snapshot.OperatorStateHandle{list}}
+		if uid == "sink" {
+			state.Keyed = []snapshot.KeyedStateHandle{{
+				Range: keygroup.RangeOf(0, 1, maxParallelism), Offsets: make([]int64, maxParallelism+1),
+				States: []snapshot.StateMeta{{Name: "s", Kind: "value", KeySchema: "key/1:string"}},
+			}}
+		}
+		c.Operators = append(c.Operators, snapshot.OperatorState{UID: uid, Parallelism: 1, MaxParallelism: maxParallelism,
+			Subtasks: []snapshot.OperatorSubtaskState{state}})
+	}
+	path, err := checkpointstore.New(r.options.OpenStore(nil)).PersistMetadata(r.t.Context(), loc, c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return path
+}
+
+func TestPlanAndSubmissionAgreeOnWhatIsRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.close()
+		s := spec("job", 2)
+		s.RestoreFrom = r.savepointFor(128)
+		plan, err := r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for _, st := range plan.GetStates() {
+			lines = append(lines, strings.Join([]string{st.GetOperator(), st.GetState(), st.GetKind(), st.GetMatch()}, " "))
+		}
+		if got := strings.Join(lines, ", "); got != "source l list matches, sink s value matches, sink l list matches, old l list dropped" {
+			t.Errorf("plan is %s", got)
+		}
+		if plan.GetKind() != "savepoint" || plan.GetCheckpoint() != 7 || !strings.Contains(plan.GetProblem(), `operator "old"`) {
+			t.Errorf("plan is %v", plan)
+		}
+		if _, err := r.submit(s); !errors.Is(err, transport.ErrInvalid) || err.Error() != plan.GetProblem() {
+			t.Errorf("submission: %v, want %s", err, plan.GetProblem())
+		}
+		if known, err := r.store.Jobs(t.Context()); err != nil || len(known) != 0 {
+			t.Errorf("records: %v, %v", known, err)
+		}
+		s.AllowNonRestoredState = true
+		if plan, err = r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s}); err != nil || plan.GetProblem() != "" {
+			t.Errorf("plan is %v, %v", plan, err)
+		}
+		id, err := r.submit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if status := r.status(id); status.GetStatus() != "CREATED" || status.GetRestoredCheckpoint() != 7 {
+			t.Errorf("the job is %v", status)
+		}
+	})
+}
+
+func TestPlanOfWhatCannotBeRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.close()
+		s := spec("job", 2)
+		plan, err := r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s})
+		if err != nil || len(plan.GetStates()) != 2 || plan.GetStates()[0].GetMatch() != "new" || plan.GetKind() != "" {
+			t.Errorf("plan of a start from nothing: %v, %v", plan, err)
+		}
+		s.RestoreFrom, s.AllowNonRestoredState = r.savepointFor(64), true
+		plan, err = r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s})
+		if err != nil || !strings.Contains(plan.GetProblem(), "max parallelism 64, the job has 128") {
+			t.Errorf("plan with another max parallelism: %v, %v", plan, err)
+		}
+		s.RestoreFrom, s.Graph.Operators[1].KeyType = r.savepointFor(128), "key/1:int64"
+		plan, err = r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s})
+		if err != nil || !strings.Contains(plan.GetProblem(), `state "s" with keys key/1:string, the program has key/1:int64`) {
+			t.Errorf("plan with another key type: %v, %v", plan, err)
+		}
+		s.RestoreFrom = "/none"
+		if _, err = r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s}); !errors.Is(err, transport.ErrInvalid) {
+			t.Errorf("plan from nowhere: %v", err)
+		}
+		if _, err = r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{}); !errors.Is(err, transport.ErrInvalid) {
+			t.Errorf("plan of nothing: %v", err)
+		}
+	})
+}
+
+func TestWhatALivingJobOwnsCannotBeClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.close()
+		s := spec("job", 2)
+		s.RestoreFrom, s.AllowNonRestoredState, s.ClaimRestored = r.savepointFor(128), true, true
+		first, err := r.submit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.submit(s); !errors.Is(err, transport.ErrInvalid) || !strings.Contains(err.Error(), "belongs to job "+first+", which is CREATED") {
+			t.Errorf("the second claim: %v", err)
+		}
+		plan, err := r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s})
+		if err != nil || !strings.Contains(plan.GetProblem(), "belongs to job "+first) {
+			t.Errorf("plan of the second claim: %v, %v", plan, err)
+		}
+		if _, err := r.CancelJob(t.Context(), &pb.CancelJobRequest{JobId: first}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		// The first job had no checkpoint of its own, and so has not taken it over.
+		if _, err := r.submit(s); err != nil {
+			t.Errorf("the claim after the first job's end: %v", err)
+		}
+	})
+}
