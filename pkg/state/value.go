@@ -25,22 +25,36 @@ func WithCodec[V any](c codec.Codec[V]) Option[V] {
 // NewValue registers a value per key under a name that is stable between
 // versions of the program. It is called in the operator's Open, once per name.
 func NewValue[V any, K comparable](ctx Context[K], name string, options ...Option[V]) (Value[V], error) {
-	k := ctx.KeyedState()
-	d, err := describe(k, name, statebackend.ValueKind, options)
+	v, err := newValue(ctx.KeyedState(), name, statebackend.ValueKind, options)
 	if err != nil {
-		return nil, fmt.Errorf("operator %q: register state %q: %w", k.options.Operator, name, err)
+		return nil, ctx.KeyedState().refused(name, err)
 	}
-	// The backends are a closed set here because a method cannot be generic:
-	// one of Go values must be built for K and V.
+	return v, nil
+}
+
+// newValue makes the value of a state of any kind that is one value to the backend.
+func newValue[V any, K comparable](k *Keyed[K], name string, kind statebackend.Kind, options []Option[V]) (Value[V], error) {
+	d, err := describe(k, name, kind, options)
+	if err != nil {
+		return nil, err
+	}
+	// The backends are a closed set here and in its siblings because a method
+	// cannot be generic: one of Go values must be built for K and V.
 	switch b := k.backend.(type) {
 	case *memory.State:
-		v, err := memory.NewValue(b, d)
-		if err != nil {
-			return nil, fmt.Errorf("operator %q: register state %q: %w", k.options.Operator, name, err)
-		}
-		return v, nil
+		return memory.NewValue(b, d)
 	}
-	return nil, fmt.Errorf("operator %q: register state %q: state backend %q cannot hold values", k.options.Operator, name, k.options.Backend.Name())
+	return nil, k.unable(kind)
+}
+
+// refused says which state could not be registered.
+func (k *Keyed[K]) refused(name string, err error) error {
+	return fmt.Errorf("operator %q: register state %q: %w", k.options.Operator, name, err)
+}
+
+// unable is the error for a backend without that kind of state.
+func (k *Keyed[K]) unable(kind statebackend.Kind) error {
+	return fmt.Errorf("state backend %q has no %s state", k.options.Backend.Name(), kind)
 }
 
 // nameLengthMax bounds state names: they are part of stored metadata and of error texts.

@@ -1,0 +1,39 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/weirstream/weir/pkg/statebackend"
+	"github.com/weirstream/weir/pkg/statebackend/memory"
+)
+
+// Map holds a map per key: see statebackend.Map for what may be done with it.
+type Map[U comparable, V any] = statebackend.Map[U, V]
+
+// NewMap registers a map per key, as NewValue does a value. Its user keys are
+// of type U, which is restricted as the keys of streams are. Options are
+// about its values.
+func NewMap[U comparable, V any, K comparable](ctx Context[K], name string, options ...Option[V]) (Map[U, V], error) {
+	k := ctx.KeyedState()
+	m, err := newMap[U](k, name, options)
+	if err != nil {
+		return nil, k.refused(name, err)
+	}
+	return m, nil
+}
+
+func newMap[U comparable, V any, K comparable](k *Keyed[K], name string, options []Option[V]) (Map[U, V], error) {
+	keys, err := statebackend.NewMapKeys[K, U]()
+	if err != nil {
+		return nil, fmt.Errorf("user %w", err)
+	}
+	d, err := describe(k, name, statebackend.MapKind, options)
+	if err != nil {
+		return nil, err
+	}
+	switch b := k.backend.(type) {
+	case *memory.State:
+		return memory.NewMap(b, d, keys)
+	}
+	return nil, k.unable(statebackend.MapKind)
+}
