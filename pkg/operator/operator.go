@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
@@ -37,6 +38,9 @@ type Context struct {
 	Output io.Writer
 	// Backend opens the keyed state of keyed operators.
 	Backend statebackend.Backend
+	// Now is the clock that states with time-to-live go by; nil if the runtime
+	// has none. It is read once for several records.
+	Now func() time.Time
 }
 
 // Operator is the life of one operator in one subtask, without its record

@@ -23,12 +23,12 @@ type Aggregating[I, A, O any] struct {
 // NewAggregating registers an aggregating state, as NewValue does a value. The
 // accumulator is what is stored, so options are about it. The types follow
 // from the aggregator.
-func NewAggregating[I, A, O any, K comparable](ctx Context[K], name string, aggregator Aggregator[I, A, O], options ...Option[A]) (*Aggregating[I, A, O], error) {
+func NewAggregating[I, A, O any, K comparable](ctx Context[K], name string, aggregator Aggregator[I, A, O], options ...Option) (*Aggregating[I, A, O], error) {
 	k := ctx.KeyedState()
 	if aggregator == nil {
 		return nil, k.refused(name, errNoFunction)
 	}
-	v, err := newValue(k, name, statebackend.AggregatingKind, options)
+	v, err := newValue[A](k, name, statebackend.AggregatingKind, options)
 	if err != nil {
 		return nil, k.refused(name, err)
 	}

@@ -19,12 +19,12 @@ type Reducing[V any] struct {
 // NewReducing registers a reducing state, as NewValue does a value. The
 // function makes one value of two; it may change and return the memory of its
 // first argument.
-func NewReducing[V any, K comparable](ctx Context[K], name string, reduce func(sofar, v V) (V, error), options ...Option[V]) (*Reducing[V], error) {
+func NewReducing[V any, K comparable](ctx Context[K], name string, reduce func(sofar, v V) (V, error), options ...Option) (*Reducing[V], error) {
 	k := ctx.KeyedState()
 	if reduce == nil {
 		return nil, k.refused(name, errNoFunction)
 	}
-	v, err := newValue(k, name, statebackend.ReducingKind, options)
+	v, err := newValue[V](k, name, statebackend.ReducingKind, options)
 	if err != nil {
 		return nil, k.refused(name, err)
 	}

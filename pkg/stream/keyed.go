@@ -58,7 +58,7 @@ type keyedOperator[K comparable] struct {
 
 func (o *keyedOperator[K]) open(ctx *operator.Context) error {
 	keyed, err := state.NewKeyed[K](state.Options{
-		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend,
+		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend, Now: ctx.Now,
 	})
 	if err != nil {
 		return err
@@ -77,6 +77,7 @@ func (o *keyedOperator[K]) Restore(_ context.Context, r *operator.Restored) erro
 
 // Freeze implements operator.Operator.
 func (o *keyedOperator[K]) Freeze(element.Barrier) (operator.Frozen, error) {
+	o.ctx.keyed.Tick()
 	f, err := o.ctx.keyed.Backend().Freeze()
 	if err != nil {
 		return nil, operator.Failed(o.ctx.UID(), err)
@@ -92,11 +93,13 @@ func (o *keyedOperator[K]) closeState() error {
 	return o.ctx.keyed.Backend().Close()
 }
 
-// prefetch has the entries of the next records brought from memory together.
+// prefetch begins a batch of records: the clock is read for it, and the
+// entries of its keys are brought from memory together.
 func prefetch[K comparable, T any](o *keyedOperator[K], key func(T) K, next []T) {
 	if !o.ctx.keyed.HasStates() {
 		return
 	}
+	o.ctx.keyed.Tick()
 	for i := range next {
 		o.ahead = key(next[i])
 		o.hashes[i] = o.ctx.keyed.Hash(&o.ahead)

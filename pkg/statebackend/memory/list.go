@@ -25,6 +25,7 @@ func shareList[E any](dst, src *list[E]) { *dst = list[E]{elements: src.elements
 type listState[K comparable, E any] struct {
 	lists *value[K, list[E]]
 	codec codec.Codec[E]
+	form  statebackend.Form[E]
 }
 
 // NewList registers a list per key in s, as NewValue does a value.
@@ -33,7 +34,7 @@ func NewList[K comparable, E any](s *State, d statebackend.Descriptor[K, E]) (st
 	if err := s.register(d.Meta(), t); err != nil {
 		return nil, err
 	}
-	return &listState[K, E]{lists: newValue(t, d.Current), codec: d.Codec}, nil
+	return &listState[K, E]{lists: newValue(t, d.Current), codec: d.Codec, form: d.StoredForm()}, nil
 }
 
 // Get implements statebackend.List.
@@ -63,9 +64,30 @@ func (l *listState[K, E]) Add(v E) error {
 	if err != nil {
 		return err
 	}
+	if l.lists.table.traits.clock != nil {
+		l.trim(&s.value)
+	}
 	s.value.elements = append(s.value.elements, v)
 	return nil
 }
+
+// trimMax is how many elements an Add removes at most: more than it adds, so
+// that a list that is only added to does not keep what has expired.
+const trimMax = 4
+
+// trim drops expired elements from the beginning, where the oldest are.
+func (l *listState[K, E]) trim(at *list[E]) {
+	now := l.lists.table.traits.clock.Now
+	for range min(trimMax, len(at.elements)) {
+		if !l.form.IsExpired(&at.elements[0], now) {
+			return
+		}
+		at.elements = at.elements[1:]
+	}
+}
+
+// Sweep implements statebackend.Sweeper.
+func (l *listState[K, E]) Sweep() { l.lists.Sweep() }
 
 // AddAll implements statebackend.List.
 func (l *listState[K, E]) AddAll(v []E) error {
@@ -149,7 +171,8 @@ const emptyElementsMax = 1 << 24
 
 // IsExpired implements statebackend.Form.
 func (f listForm[E]) IsExpired(v *list[E], now int64) bool {
-	for i := range v.elements {
+	// From the newest, which usually decides.
+	for i := len(v.elements) - 1; i >= 0; i-- {
 		if !f.element.IsExpired(&v.elements[i], now) {
 			return false
 		}

@@ -20,7 +20,8 @@ type mapState[K, U comparable, V any] struct {
 	trees *value[K, tree[U, V]]
 	table *mapTable[K, U, V]
 	// changes counts what moves items, for Each.
-	changes uint64
+	changes  uint64
+	sweeping mapSweep[K, U]
 }
 
 // NewMap registers a map per key in s, as NewValue does a value.

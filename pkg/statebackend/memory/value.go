@@ -15,6 +15,8 @@ type value[K comparable, V any] struct {
 	// they and a freeze forget it.
 	slot *slot[K, V]
 	seq  uint64
+	// swept is where Sweep has come to, of states whose values expire.
+	swept cursor
 }
 
 // forgotten is a seq that no key has.
