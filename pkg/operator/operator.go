@@ -9,6 +9,7 @@ import (
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/snapshot"
+	"github.com/weirstream/weir/pkg/state"
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
@@ -41,6 +42,8 @@ type Context struct {
 	// Now is the clock that states with time-to-live go by; nil if the runtime
 	// has none. It is read once for several records.
 	Now func() time.Time
+	// lists is the operator state of an operator of this package.
+	lists *state.Operator
 }
 
 // Operator is the life of one operator in one subtask, without its record

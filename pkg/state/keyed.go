@@ -131,6 +131,9 @@ func (k *Keyed[K]) foreignKey(key K, hash uint32) error {
 		k.options.Operator, key, keygroup.OfHash(hash, k.options.MaxParallelism), k.options.Range)
 }
 
+// ClearCurrentKey makes no key current: states cannot be used until the next one.
+func (k *Keyed[K]) ClearCurrentKey() { k.current.Seq = 0 }
+
 // CurrentKey is the key last set.
 func (k *Keyed[K]) CurrentKey() K { return k.current.Key }
 
