@@ -54,7 +54,7 @@ func (x *executor) deploy(e coordinator.DeployTasks) {
 			Savepoints: e.Plan.Savepoints, Suspended: e.Plan.Suspended,
 			Store: x.c.storage.checkpoints, CheckpointDir: checkpointDir,
 			InlineBytesMax: x.c.options.InlineBytesMax, CreditBytes: x.c.options.CreditBytes,
-			Backend: memory.New(), Output: io.Discard, NewBuffer: x.c.newBuffer, Aligner: h.newAligner,
+			Backend: memory.New(), Now: x.c.wall, Output: io.Discard, NewBuffer: x.c.newBuffer, Aligner: h.newAligner,
 		}, h)
 		if err != nil {
 			x.c.fail("deploy", "subtask %s cannot be made: %v", d.Subtask, err)

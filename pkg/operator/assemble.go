@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/pkg/graph"
@@ -39,6 +40,7 @@ type Place struct {
 	Savepoints         []ids.CheckpointID
 	Output             io.Writer
 	Backend            statebackend.Backend
+	Now                func() time.Time
 }
 
 // Assemble makes the code of one subtask from the program: from the tail of
@@ -71,7 +73,7 @@ func Assemble(p *Program, g *graph.ExecutionGraph, at Place, outbox Outbox) (*Ch
 				Job: at.Job, JobName: g.Name, Operator: uid, Attempt: at.Attempt,
 				Index: int(at.Subtask.Index), Parallelism: v.Parallelism, MaxParallelism: g.MaxParallelism,
 				KeyGroups:          keygroup.RangeOf(int(at.Subtask.Index), v.Parallelism, g.MaxParallelism),
-				RestoredCheckpoint: at.RestoredCheckpoint, Savepoints: at.Savepoints, Output: at.Output, Backend: at.Backend,
+				RestoredCheckpoint: at.RestoredCheckpoint, Savepoints: at.Savepoints, Output: at.Output, Backend: at.Backend, Now: at.Now,
 			},
 		})
 	}

@@ -3,11 +3,13 @@ package operator
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/snapshot"
+	"github.com/weirstream/weir/pkg/state"
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
@@ -37,6 +39,11 @@ type Context struct {
 	Output io.Writer
 	// Backend opens the keyed state of keyed operators.
 	Backend statebackend.Backend
+	// Now is the clock that states with time-to-live go by; nil if the runtime
+	// has none. It is read once for several records.
+	Now func() time.Time
+	// lists is the operator state of an operator of this package.
+	lists *state.Operator
 }
 
 // Operator is the life of one operator in one subtask, without its record

@@ -18,17 +18,23 @@ func NewSink[T any](s Sink[T]) Instance {
 }
 
 type sinkOperator[T any] struct {
-	Stateless
 	sink   Sink[T]
+	ctx    *Context
 	uid    ids.OperatorUID
 	writer SinkWriter[T]
 }
 
 // Open implements Operator.
 func (s *sinkOperator[T]) Open(ctx *Context) (err error) {
-	s.uid = ctx.Operator
+	s.ctx, s.uid = ctx, ctx.Operator
+	ctx.openLists()
 	s.writer, err = s.sink.OpenWriter(ctx)
 	return Failed(s.uid, err)
+}
+
+// Restore implements Operator.
+func (s *sinkOperator[T]) Restore(_ context.Context, r *Restored) error {
+	return Failed(s.uid, RestoreLists(s.ctx.lists, r))
 }
 
 // Collect implements Collector.
@@ -40,7 +46,13 @@ func (s *sinkOperator[T]) Collect(v T) error {
 }
 
 // Freeze flushes: what a checkpoint covers has left the job.
-func (s *sinkOperator[T]) Freeze(element.Barrier) (Frozen, error) { return nil, s.flush() }
+func (s *sinkOperator[T]) Freeze(element.Barrier) (Frozen, error) {
+	if err := s.flush(); err != nil {
+		return nil, err
+	}
+	f, err := FreezeLists(s.ctx.lists)
+	return f, Failed(s.uid, err)
+}
 
 // Finish implements Operator.
 func (s *sinkOperator[T]) Finish() error { return s.flush() }
@@ -107,6 +119,7 @@ type twoPhaseOperator[T any] struct {
 // Open implements Operator.
 func (s *twoPhaseOperator[T]) Open(ctx *Context) (err error) {
 	s.ctx = ctx
+	ctx.openLists()
 	if s.committer, err = s.sink.OpenCommitter(ctx); err != nil {
 		return fmt.Errorf("open committer of %s: %w", ctx.Operator, err)
 	}
@@ -131,13 +144,12 @@ func (s *twoPhaseOperator[T]) Restore(ctx context.Context, r *Restored) error {
 		}
 		all = append(all, c)
 	}
-	if len(all) == 0 {
-		return nil
+	if len(all) > 0 {
+		if err := s.committer.Commit(ctx, all); err != nil {
+			return fmt.Errorf("commit restored transactions of %s: %w", s.ctx.Operator, err)
+		}
 	}
-	if err := s.committer.Commit(ctx, all); err != nil {
-		return fmt.Errorf("commit restored transactions of %s: %w", s.ctx.Operator, err)
-	}
-	return nil
+	return Failed(s.ctx.Operator, RestoreLists(s.ctx.lists, r))
 }
 
 // Collect implements Collector.
@@ -161,7 +173,11 @@ func (s *twoPhaseOperator[T]) Freeze(b element.Barrier) (Frozen, error) {
 	if p != nil {
 		s.open = append(s.open, &transaction{id: b.Checkpoint, prepared: p})
 	}
-	return &frozenTransactions{list: append([]*transaction(nil), s.open...)}, nil
+	lists, err := FreezeLists(s.ctx.lists)
+	if err != nil {
+		return nil, Failed(s.ctx.Operator, err)
+	}
+	return &frozenTransactions{list: append([]*transaction(nil), s.open...), lists: lists}, nil
 }
 
 // Finish implements Operator: what is left goes with the final checkpoint.
@@ -237,7 +253,10 @@ func (s *twoPhaseOperator[T]) Close() error {
 	return first
 }
 
-type frozenTransactions struct{ list []*transaction }
+type frozenTransactions struct {
+	list  []*transaction
+	lists Frozen // nil if the writer has no operator state
+}
 
 // Write implements Frozen.
 func (f *frozenTransactions) Write(ctx context.Context, w SnapshotWriter) error {
@@ -254,11 +273,19 @@ func (f *frozenTransactions) Write(ctx context.Context, w SnapshotWriter) error 
 			elements = append(elements, encodeCommittable(t.id, c))
 		}
 	}
-	return w.List(CommittablesList, snapshot.SplitEvenly, elements, nil)
+	if err := w.List(CommittablesList, snapshot.SplitEvenly, elements, nil); err != nil || f.lists == nil {
+		return err
+	}
+	return f.lists.Write(ctx, w)
 }
 
 // Release implements Frozen.
-func (f *frozenTransactions) Release() { f.list = nil }
+func (f *frozenTransactions) Release() {
+	f.list = nil
+	if f.lists != nil {
+		f.lists.Release()
+	}
+}
 
 func encodeCommittable(id ids.CheckpointID, c Committable) []byte {
 	out := binary.LittleEndian.AppendUint64(make([]byte, 0, 8+len(c)), uint64(id))

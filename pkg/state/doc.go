@@ -6,5 +6,8 @@
 //	agg, err := state.NewValue[Agg](ctx, "agg")
 //
 // and uses the handle for every record; the runtime has set the current key
-// before. State is matched by operator UID and state name on restore.
+// before. State is matched by operator UID, state name and kind on restore.
+//
+// There are Value, List, Map, Reducing and Aggregating. A Map is more than a
+// Value of a Go map: only what is touched of it is read, written or copied.
 package state

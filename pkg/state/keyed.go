@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
@@ -15,6 +16,8 @@ type Options struct {
 	Range          keygroup.Range
 	MaxParallelism int
 	Backend        statebackend.Backend
+	// Now is the clock of states with time-to-live. Without it there can be none.
+	Now func() time.Time
 }
 
 // Keyed is the keyed state of one operator in one subtask: the current key
@@ -27,6 +30,8 @@ type Keyed[K comparable] struct {
 	options  Options
 	backend  statebackend.KeyedState
 	names    map[string]bool // bounded by the states that the program registers
+	clock    statebackend.Clock
+	expiring bool // some state has a time-to-live
 }
 
 // Context is what NewValue and its siblings take: a Keyed, or whatever embeds one.
@@ -86,6 +91,16 @@ func (k *Keyed[K]) SetCurrentKey(key K) error {
 // HasStates reports whether the operator has registered any state.
 func (k *Keyed[K]) HasStates() bool { return len(k.names) > 0 }
 
+// Tick reads the clock for states with time-to-live, if there are any. The
+// runtime calls it before each batch of records and before a freeze: a call
+// for every record would cost more than the access to the state. Time never
+// goes back.
+func (k *Keyed[K]) Tick() {
+	if k.expiring {
+		k.clock.Now = max(k.clock.Now, k.options.Now().UnixMilli())
+	}
+}
+
 // Hash is the hash of a key, for Prefetch and SetHashedKey.
 func (k *Keyed[K]) Hash(key *K) uint32 { return k.encoding.Hash(key) }
 
@@ -115,6 +130,9 @@ func (k *Keyed[K]) foreignKey(key K, hash uint32) error {
 	return fmt.Errorf("operator %q: key %v is in key group %d, which is not in the subtask's range %s: the record was routed by another key, or its key was changed afterwards",
 		k.options.Operator, key, keygroup.OfHash(hash, k.options.MaxParallelism), k.options.Range)
 }
+
+// ClearCurrentKey makes no key current: states cannot be used until the next one.
+func (k *Keyed[K]) ClearCurrentKey() { k.current.Seq = 0 }
 
 // CurrentKey is the key last set.
 func (k *Keyed[K]) CurrentKey() K { return k.current.Key }

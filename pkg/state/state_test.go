@@ -70,7 +70,7 @@ func TestWithCodec(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := openKeyed[string](t)
-	if _, err := state.NewValue(k, "agg", state.WithCodec[agg](named{inner})); err != nil {
+	if _, err := state.NewValue[agg](k, "agg", state.WithCodec[agg](named{inner})); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.Backend().Restore(nil); err != nil {

@@ -15,7 +15,11 @@ import (
 //
 //	state number, count of entries, that many entries      uvarints
 //	entry: key length, key, value length, value            in the order of the keys' bytes
-//	value: schema ID (uvarint), flags (byte), codec bytes
+//	value: schema ID (uvarint), flags (byte), with time-to-live a time (8 bytes), codec bytes
+//
+// Of a list the value is the header, the number of elements (uvarint), and of
+// each element the time and its codec bytes. A map has an entry for every user
+// key, under the encoding of MapKey. Reducing and aggregating are values.
 //
 // A state's number is its place in the snapshot's list of StateMeta. Schema ID
 // 0 is the schema of that StateMeta; others are for values that were written

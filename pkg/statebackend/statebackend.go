@@ -97,18 +97,40 @@ type Current[K comparable] struct {
 // Kind is what a registered state is for its user; stored in StateMeta.Kind.
 type Kind string
 
-// The kinds of keyed state.
+// The kinds of keyed state. Reducing and Aggregating are values to a backend;
+// that their kind is stored keeps a program from taking one for the other.
 const (
-	ValueKind Kind = "value"
+	ValueKind       Kind = "value"
+	ListKind        Kind = "list"
+	MapKind         Kind = "map"
+	ReducingKind    Kind = "reducing"
+	AggregatingKind Kind = "aggregating"
 )
 
-// Descriptor is everything a backend must know of one registered state.
+// Descriptor is everything a backend must know of one registered state. V is
+// the type of a value, of a list's elements or of a map's values.
 type Descriptor[K comparable, V any] struct {
 	Name    string
 	Kind    Kind
 	Key     *keygroup.Encoding[K]
 	Codec   codec.Codec[V]
 	Current *Current[K]
+	// Form is how the values are stored; nil is PlainForm(Codec).
+	Form Form[V]
+	// Clock tells the time to states whose values expire; nil for others.
+	Clock *Clock
+}
+
+// Clock is the time that states with time-to-live go by, in milliseconds since
+// 1970. Package state sets it now and then and never back.
+type Clock struct{ Now int64 }
+
+// StoredForm is Form, or what nil stands for.
+func (d Descriptor[K, V]) StoredForm() Form[V] {
+	if d.Form == nil {
+		return PlainForm(d.Codec)
+	}
+	return d.Form
 }
 
 // Meta is the stored description of the state.
@@ -136,4 +158,71 @@ type Value[V any] interface {
 	// says false. It counts as a write. The pointer is good until the next
 	// call of any method of this state or the next key.
 	Ref() (v *V, found bool, err error)
+}
+
+// List holds a list per key. Who may change what is as with Value: what Get
+// returned and what Set and AddAll were given may be changed while the key is
+// current, and a change is sure to be kept only by Set.
+type List[E any] interface {
+	// Get returns the elements in the order in which they were added; nil if
+	// there are none.
+	Get() ([]E, error)
+	// Add appends one element. It takes the same time however long the list is.
+	Add(v E) error
+	// AddAll appends several.
+	AddAll(v []E) error
+	// Set replaces the list. An empty one is as none.
+	Set(v []E) error
+	// Clear removes the list.
+	Clear() error
+}
+
+// Map holds a map per key. U is the type of its own keys, called user keys;
+// like all keys they are integers, bool, strings, byte arrays and structs of
+// them. Only what is touched of a map is read or copied, so that a map may be
+// large. Who may change what is as with Value.
+type Map[U comparable, V any] interface {
+	// Get returns the value of a user key, and whether there is one.
+	Get(key U) (V, bool, error)
+	// Set gives a user key a value.
+	Set(key U, v V) error
+	// Ref returns the place of a value as Value.Ref does.
+	Ref(key U) (v *V, found bool, err error)
+	// Remove removes a user key, if it is there.
+	Remove(key U) error
+	// Len is the number of user keys.
+	Len() (int, error)
+	// Each calls do for every user key, in the order of their encodings:
+	// numbers by value, strings by their bytes, structs field by field. It
+	// ends early with do's error. do may use and change this map; of what it
+	// adds, Each shows what comes later in the order.
+	Each(do func(key U, v V) error) error
+	// Clear removes the map.
+	Clear() error
+}
+
+// MapKey is what an entry of a Map is stored under: the key of the record and
+// the user key. The schema of its encoding is the KeySchema of the state.
+type MapKey[K, U comparable] struct {
+	Key  K
+	User U
+}
+
+// MapKeys are the encodings that a Map needs beside its Descriptor's.
+type MapKeys[K, U comparable] struct {
+	User *keygroup.Encoding[U]
+	Both *keygroup.Encoding[MapKey[K, U]]
+}
+
+// NewMapKeys plans the encodings. It refuses types that cannot be keys.
+func NewMapKeys[K, U comparable]() (MapKeys[K, U], error) {
+	user, err := keygroup.NewEncoding[U]()
+	if err != nil {
+		return MapKeys[K, U]{}, err
+	}
+	both, err := keygroup.NewEncoding[MapKey[K, U]]()
+	if err != nil {
+		return MapKeys[K, U]{}, err
+	}
+	return MapKeys[K, U]{User: user, Both: both}, nil
 }

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/weirstream/weir/pkg/element"
@@ -19,12 +20,19 @@ import (
 // It is good for the life of the function, on the function's goroutine.
 type Context[K comparable] struct {
 	keyed *state.Keyed[K]
+	lists *state.Operator
 	place *operator.Context
 	sides map[string]any // collectors of the side outputs that are consumed
 }
 
 // KeyedState makes a Context a state.Context.
 func (c *Context[K]) KeyedState() *state.Keyed[K] { return c.keyed }
+
+// OperatorState makes a Context a state.OperatorContext.
+func (c *Context[K]) OperatorState() *state.Operator { return c.lists }
+
+// noKey forgets the current key, for what belongs to none.
+func (c *Context[K]) noKey() { c.keyed.ClearCurrentKey() }
 
 // Key is the key of the record that is being processed. There is none in Open
 // and Finish.
@@ -58,12 +66,13 @@ type keyedOperator[K comparable] struct {
 
 func (o *keyedOperator[K]) open(ctx *operator.Context) error {
 	keyed, err := state.NewKeyed[K](state.Options{
-		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend,
+		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend, Now: ctx.Now,
 	})
 	if err != nil {
 		return err
 	}
 	o.ctx.keyed, o.ctx.place = keyed, ctx
+	o.ctx.lists = state.NewOperator(ctx.Operator, ctx.Index)
 	return nil
 }
 
@@ -72,16 +81,22 @@ func (o *keyedOperator[K]) Restore(_ context.Context, r *operator.Restored) erro
 	if err := o.ctx.keyed.Backend().Restore(r.Keyed); err != nil {
 		return operator.Failed(o.ctx.UID(), err)
 	}
-	return nil
+	return o.fail(operator.RestoreLists(o.ctx.lists, r))
 }
 
 // Freeze implements operator.Operator.
 func (o *keyedOperator[K]) Freeze(element.Barrier) (operator.Frozen, error) {
+	o.ctx.keyed.Tick()
 	f, err := o.ctx.keyed.Backend().Freeze()
 	if err != nil {
 		return nil, operator.Failed(o.ctx.UID(), err)
 	}
-	return frozenKeyed{f}, nil
+	lists, err := operator.FreezeLists(o.ctx.lists)
+	if err != nil {
+		f.Release()
+		return nil, operator.Failed(o.ctx.UID(), err)
+	}
+	return frozenKeyed{f, lists}, nil
 }
 
 // closeState drops the state. Open may have failed before there was any.
@@ -89,14 +104,16 @@ func (o *keyedOperator[K]) closeState() error {
 	if o.ctx.keyed == nil {
 		return nil
 	}
-	return o.ctx.keyed.Backend().Close()
+	return errors.Join(o.ctx.keyed.Backend().Close(), o.ctx.lists.Close())
 }
 
-// prefetch has the entries of the next records brought from memory together.
+// prefetch begins a batch of records: the clock is read for it, and the
+// entries of its keys are brought from memory together.
 func prefetch[K comparable, T any](o *keyedOperator[K], key func(T) K, next []T) {
 	if !o.ctx.keyed.HasStates() {
 		return
 	}
+	o.ctx.keyed.Tick()
 	for i := range next {
 		o.ahead = key(next[i])
 		o.hashes[i] = o.ctx.keyed.Hash(&o.ahead)
@@ -112,12 +129,23 @@ func (o *keyedOperator[K]) fail(err error) error {
 	return operator.Failed(o.ctx.place.Operator, err)
 }
 
-type frozenKeyed struct{ state statebackend.Frozen }
+type frozenKeyed struct {
+	state statebackend.Frozen
+	lists operator.Frozen // nil if there are none
+}
 
 // Write implements operator.Frozen.
-func (f frozenKeyed) Write(_ context.Context, w operator.SnapshotWriter) error {
-	return w.Keyed(f.state)
+func (f frozenKeyed) Write(ctx context.Context, w operator.SnapshotWriter) error {
+	if err := w.Keyed(f.state); err != nil || f.lists == nil {
+		return err
+	}
+	return f.lists.Write(ctx, w)
 }
 
 // Release implements operator.Frozen.
-func (f frozenKeyed) Release() { f.state.Release() }
+func (f frozenKeyed) Release() {
+	f.state.Release()
+	if f.lists != nil {
+		f.lists.Release()
+	}
+}

@@ -267,7 +267,7 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		RestoredCheckpoint: ids.CheckpointID(m.GetRestoredCheckpoint()), RestoreBase: m.GetRestoreBase(),
 		Suspended: m.GetSuspended(), Store: store, CheckpointDir: m.GetCheckpointDir(),
 		InlineBytesMax: int(config.CheckpointInlineThreshold.Get(e.config)),
-		CreditBytes:    endpoint.CreditBytes(), Backend: newBackend(e.config), Output: e.output, NewBuffer: exchange.NewBuffer,
+		CreditBytes:    endpoint.CreditBytes(), Backend: newBackend(e.config), Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
 	}
 	for _, id := range m.GetSavepoints() {
 		cfg.Savepoints = append(cfg.Savepoints, ids.CheckpointID(id))

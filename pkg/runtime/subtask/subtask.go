@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/pkg/checkpointstore"
@@ -39,6 +40,8 @@ type Config struct {
 	CreditBytes int64
 	Backend     statebackend.Backend
 	Output      io.Writer
+	// Now is the clock of states with time-to-live.
+	Now func() time.Time
 	// NewBuffer gives buffers for outgoing frames; nil for plain allocation.
 	NewBuffer func() ([]byte, element.Owner)
 	// Aligner, if not nil, stands in for align.New: the simulator plants bugs
@@ -115,7 +118,7 @@ func New(cfg Config, host Host) (*Subtask, error) {
 	s.in.init(cfg.Graph, &cfg.Graph.Vertices[id.Vertex], channels, cfg.CreditBytes)
 	chain, err := operator.Assemble(cfg.Program, cfg.Graph, operator.Place{
 		Job: cfg.Job, Attempt: cfg.Attempt, Subtask: id, RestoredCheckpoint: cfg.RestoredCheckpoint,
-		Savepoints: cfg.Savepoints, Output: cfg.Output, Backend: cfg.Backend,
+		Savepoints: cfg.Savepoints, Output: cfg.Output, Backend: cfg.Backend, Now: cfg.Now,
 	}, &s.out)
 	if err != nil {
 		return nil, fmt.Errorf("subtask %s: %w", id, err)

@@ -19,11 +19,11 @@ func stateOf[K comparable](b *testing.B, n int, key func(i int) K) (*State, *tab
 	tb := tableOf[K, uint64](b)
 	s := &State{
 		options: statebackend.Options{Operator: "bench", Range: keygroup.Range{First: 0, Last: 127}, MaxParallelism: 128},
-		tables:  []registered{tb}, metas: []snapshot.StateMeta{tb.descriptor.Meta()}, restored: true,
+		tables:  []registered{tb}, metas: []snapshot.StateMeta{{Name: "t"}}, restored: true,
 	}
 	for i := range n {
 		k := key(i)
-		h := tb.descriptor.Key.Hash(&k)
+		h := tb.traits.key.Hash(&k)
 		if tb.private(h, &k) == nil {
 			if _, err := tb.insert(h, &k); err != nil {
 				b.Fatal(err)
@@ -64,7 +64,7 @@ func BenchmarkFirstWriteAfterFreeze(b *testing.B) {
 			for b.Loop() {
 				f := frozenOf(b, s)
 				k := scattered(i % n)
-				tb.private(tb.descriptor.Key.Hash(&k), &k).value++
+				tb.private(tb.traits.key.Hash(&k), &k).value++
 				f.Release()
 				i += 7919
 			}
@@ -83,7 +83,7 @@ func BenchmarkInsert(b *testing.B) {
 		for i := range n {
 			k := scattered(i)
 			begin := time.Now()
-			if _, err := tb.insert(tb.descriptor.Key.Hash(&k), &k); err != nil {
+			if _, err := tb.insert(tb.traits.key.Hash(&k), &k); err != nil {
 				b.Fatal(err)
 			}
 			took := time.Since(begin)
@@ -133,7 +133,7 @@ func BenchmarkDuringSnapshot(b *testing.B) {
 		begin := time.Now()
 		for i := range draws {
 			k := &draws[i]
-			tb.private(tb.descriptor.Key.Hash(k), k).value++
+			tb.private(tb.traits.key.Hash(k), k).value++
 		}
 		return float64(time.Since(begin).Nanoseconds()) / stretch
 	}

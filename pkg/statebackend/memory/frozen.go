@@ -69,10 +69,11 @@ func (f *frozen) Release() {
 // frozenTable is the content of a table when it was frozen. While it is
 // alive, nobody changes what it refers to.
 type frozenTable[K comparable, V any] struct {
-	roots      [rootCount]root[K, V]
-	descriptor statebackend.Descriptor[K, V]
-	live       *atomic.Int32
-	entries    int64
+	roots   [rootCount]root[K, V]
+	traits  traits[K, V]
+	live    *atomic.Int32
+	entries int64
+	now     int64 // of states whose values expire: when the table was frozen
 
 	// Set by sort, for write.
 	pages  []page[K, V]
@@ -111,13 +112,17 @@ func (f *frozenTable[K, V]) sort(r keygroup.Range, maxParallelism int) {
 	}
 	// One pass over the entries gives rank and key group of each; then a
 	// counting sort by group, and an order within each group.
-	o := orderOf(f.descriptor.Key.FixedSize())
+	expiring := f.traits.form != nil && f.traits.form.CanExpire()
+	o := orderOf(f.traits.key.FixedSize())
 	found := make([]ref, 0, f.entries)
 	for i := range f.pages {
 		for j := range f.pages[i].all() {
 			for n, s := range f.pages[i].group(uint32(j)).entries() {
-				f.key = f.descriptor.Key.Append(f.key[:0], &s.key)
-				g := keygroup.OfHash(f.descriptor.Key.Hash(&s.key), maxParallelism) - r.First
+				if expiring && f.traits.form.IsExpired(&s.value, f.now) {
+					continue
+				}
+				f.key = f.traits.key.Append(f.key[:0], &s.key)
+				g := keygroup.OfHash(f.traits.key.Hash(&s.key), maxParallelism) - r.First
 				f.groups[g+1]++
 				found = append(found, ref{rank: o.rank(f.key, 0), page: uint32(i), slot: uint16(j<<3 | n), group: g})
 			}
@@ -126,7 +131,7 @@ func (f *frozenTable[K, V]) sort(r keygroup.Range, maxParallelism int) {
 	for i := range r.Len() {
 		f.groups[i+1] += f.groups[i]
 	}
-	f.refs = make([]ref, f.entries)
+	f.refs = make([]ref, len(found))
 	next := append([]int(nil), f.groups...)
 	for i := range found {
 		at := &next[found[i].group]
@@ -136,7 +141,7 @@ func (f *frozenTable[K, V]) sort(r keygroup.Range, maxParallelism int) {
 	o.scratch = found[:longest(f.groups)] // no longer needed
 	for i := range r.Len() {
 		o.sort(f.refs[f.groups[i]:f.groups[i+1]], 0, func(r ref) []byte {
-			f.key = f.descriptor.Key.Append(f.key[:0], &f.slot(r).key)
+			f.key = f.traits.key.Append(f.key[:0], &f.slot(r).key)
 			return f.key
 		})
 	}
@@ -165,9 +170,8 @@ func (f *frozenTable[K, V]) write(w *statebackend.Writer, number, i int) {
 		f.touch(chunk)
 		for _, r := range chunk {
 			s := f.slot(r)
-			f.key = f.descriptor.Key.Append(f.key[:0], &s.key)
-			f.value = statebackend.AppendValueHeader(f.value[:0], 0, 0)
-			f.value = f.descriptor.Codec.Append(f.value, &s.value)
+			f.key = f.traits.key.Append(f.key[:0], &s.key)
+			f.value = statebackend.AppendStored(f.value[:0], f.traits.form, &s.value, f.now)
 			w.Entry(f.key, f.value)
 		}
 	}

@@ -126,23 +126,16 @@ func (s *State) restoreGroup(p *statebackend.RestoredPart, tables []registered, 
 
 // restore implements registered.
 func (t *table[K, V]) restore(key, stored []byte, g keygroup.Group, maxParallelism int) error {
-	k, n, err := t.descriptor.Key.Decode(key)
+	k, n, err := t.traits.key.Decode(key)
 	if err == nil && n != len(key) {
 		err = fmt.Errorf("%d bytes after the key", len(key)-n)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", statebackend.ErrCorrupt, err)
 	}
-	hash := t.descriptor.Key.Hash(&k)
-	if at := keygroup.OfHash(hash, maxParallelism); at != g {
-		return fmt.Errorf("%w: key %v is of key group %d", statebackend.ErrCorrupt, k, at)
-	}
-	schemaID, flags, bytes, err := statebackend.ValueHeader(stored)
+	hash, err := t.restoredHash(&k, g, maxParallelism)
 	if err != nil {
 		return err
-	}
-	if schemaID != 0 || flags != 0 {
-		return fmt.Errorf("%w: value of key %v has schema ID %d and flags %#x, this program knows 0 and 0", statebackend.ErrCorrupt, k, schemaID, flags)
 	}
 	if _, _, s := t.find(hash, &k); s != nil {
 		return fmt.Errorf("%w: key %v is stored twice", statebackend.ErrCorrupt, k)
@@ -151,14 +144,19 @@ func (t *table[K, V]) restore(key, stored []byte, g keygroup.Group, maxParalleli
 	if err != nil {
 		return err
 	}
-	n, err = t.descriptor.Codec.Decode(bytes, &s.value)
-	if err == nil && n != len(bytes) {
-		err = fmt.Errorf("%d bytes after the value", len(bytes)-n)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: value of key %v: %w", statebackend.ErrCorrupt, k, err)
+	if err := statebackend.DecodeStored(stored, t.traits.form, &s.value); err != nil {
+		return fmt.Errorf("value of key %v: %w", k, err)
 	}
 	return nil
+}
+
+// restoredHash is the hash of a key that was stored in group g.
+func (t *table[K, V]) restoredHash(k *K, g keygroup.Group, maxParallelism int) (uint32, error) {
+	hash := t.traits.key.Hash(k)
+	if at := keygroup.OfHash(hash, maxParallelism); at != g {
+		return 0, fmt.Errorf("%w: key %v is of key group %d", statebackend.ErrCorrupt, *k, at)
+	}
+	return hash, nil
 }
 
 // Freeze implements statebackend.KeyedState.

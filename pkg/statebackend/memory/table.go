@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
@@ -36,7 +37,7 @@ type table[K comparable, V any] struct {
 	generation uint32
 	log2Max    uint8 // page size that splits rather than doubles
 	deep       bool  // values are not flat
-	descriptor statebackend.Descriptor[K, V]
+	traits     traits[K, V]
 	entries    int64
 	bytes      int64
 	// live counts the views not yet released. Only this is shared with other
@@ -84,8 +85,27 @@ type page[K comparable, V any] struct {
 	depth      uint8
 }
 
-func newTable[K comparable, V any](d statebackend.Descriptor[K, V]) *table[K, V] {
-	t := &table[K, V]{generation: 1, deep: !d.Codec.Flat(), descriptor: d, live: new(atomic.Int32)}
+// traits are what a table must know of its keys and values.
+type traits[K comparable, V any] struct {
+	key *keygroup.Encoding[K]
+	// clone makes *dst a copy of *src that may be changed; nil if assignment does.
+	clone func(dst, src *V)
+	// form is how values are stored; nil if whoever embeds the table stores them.
+	form  statebackend.Form[V]
+	clock *statebackend.Clock // nil if values do not expire
+}
+
+// valueTraits are those of a table whose values are a state's.
+func valueTraits[K comparable, V any](d statebackend.Descriptor[K, V]) traits[K, V] {
+	t := traits[K, V]{key: d.Key, form: d.StoredForm(), clock: d.Clock}
+	if !d.Codec.Flat() {
+		t.clone = d.Codec.Clone
+	}
+	return t
+}
+
+func newTable[K comparable, V any](of traits[K, V]) *table[K, V] {
+	t := &table[K, V]{generation: 1, deep: of.clone != nil, traits: of, live: new(atomic.Int32)}
 	for unsafe.Sizeof(group[K, V]{})<<(t.log2Max+1) <= pageBytesMax {
 		t.log2Max++
 	}
@@ -173,7 +193,7 @@ func (t *table[K, V]) ownValue(g *group[K, V], s *slot[K, V]) {
 	}
 	if t.live.Load() > 0 {
 		var c V
-		t.descriptor.Codec.Clone(&c, &s.value)
+		t.traits.clone(&c, &s.value)
 		s.value = c
 	}
 	g.setPrivate(s)
@@ -236,7 +256,7 @@ func (t *table[K, V]) insert(hash uint32, key *K) (*slot[K, V], error) {
 			continue
 		}
 		g, s := p.take(hash)
-		s.key = t.descriptor.Key.Clone(key)
+		s.key = t.traits.key.Clone(key)
 		g.setPrivate(s)
 		for j := range r.aliases(i) {
 			r.aliases(i)[j].used++
@@ -301,7 +321,7 @@ func (t *table[K, V]) double(r *root[K, V], i int) {
 	old := *r.entry(i)
 	p := t.newPage(old.log2+1, old.depth)
 	for g, s := range old.entries() {
-		p.move(g, s, t.descriptor.Key.Hash(&s.key))
+		p.move(g, s, t.traits.key.Hash(&s.key))
 	}
 	aliases := r.aliases(i)
 	for j := range aliases {
@@ -321,7 +341,7 @@ func (t *table[K, V]) split(r *root[K, V], i int) {
 	}
 	halves := [2]page[K, V]{t.newPage(old.log2, old.depth+1), t.newPage(old.log2, old.depth+1)}
 	for g, s := range old.entries() {
-		hash := t.descriptor.Key.Hash(&s.key)
+		hash := t.traits.key.Hash(&s.key)
 		halves[uint64(hash)*spread>>(63-rootBits-old.depth)&1].move(g, s, hash)
 	}
 	aliases := r.aliases(i)
@@ -357,7 +377,7 @@ func (t *table[K, V]) remove(hash uint32, key *K) {
 		h := p.group(j & mask)
 		wasFull := h.isFull()
 		for _, c := range h.entries() {
-			x := uint64(t.descriptor.Key.Hash(&c.key)) * spread
+			x := uint64(t.traits.key.Hash(&c.key)) * spread
 			if (j-start(x))&mask >= (j-at)&mask { // it began at or before the hole
 				*s = *c
 				g.setTag(g.indexOf(s), tagOf(x))
@@ -379,8 +399,15 @@ func (t *table[K, V]) remove(hash uint32, key *K) {
 
 // freeze returns a view of the present content.
 func (t *table[K, V]) freeze() view {
+	return t.freezeTable()
+}
+
+func (t *table[K, V]) freezeTable() *frozenTable[K, V] {
 	invariant.Check(t.generation < math.MaxUint32, "generation", "%d freezes of one table", t.generation)
-	f := &frozenTable[K, V]{roots: t.roots, descriptor: t.descriptor, live: t.live, entries: t.entries}
+	f := &frozenTable[K, V]{roots: t.roots, traits: t.traits, live: t.live, entries: t.entries}
+	if t.traits.clock != nil {
+		f.now = t.traits.clock.Now
+	}
 	t.live.Add(1)
 	t.generation++
 	t.forgetSlot()

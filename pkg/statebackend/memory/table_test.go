@@ -20,7 +20,7 @@ func tableOf[K comparable, V any](tb testing.TB) *table[K, V] {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	t := newTable(statebackend.Descriptor[K, V]{Name: "t", Key: key, Codec: c, Current: &statebackend.Current[K]{}})
+	t := newTable(valueTraits(statebackend.Descriptor[K, V]{Key: key, Codec: c}))
 	t.forgetSlot = func() {}
 	return t
 }
@@ -50,7 +50,7 @@ func check(t *testing.T, tb *table[uint64, []int32], want map[uint64]int32) {
 		t.Fatalf("%d entries counted, want %d", tb.entries, len(want))
 	}
 	for k, v := range want {
-		_, _, s := tb.find(tb.descriptor.Key.Hash(&k), &k)
+		_, _, s := tb.find(tb.traits.key.Hash(&k), &k)
 		if s == nil || s.value[0] != v {
 			t.Fatalf("key %d is not found as %d", k, v)
 		}
@@ -93,7 +93,7 @@ func TestTableAgainstModel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, uint64(len(name))))
 			tb := tableOf[uint64, []int32](t)
-			keys := narrow(r, 1500, keep, tb.descriptor.Key.Hash)
+			keys := narrow(r, 1500, keep, tb.traits.key.Hash)
 			model := map[uint64]int32{}
 			type old struct {
 				f    *frozenTable[uint64, []int32]
@@ -102,7 +102,7 @@ func TestTableAgainstModel(t *testing.T) {
 			var views []old
 			for i := range 60_000 {
 				k := keys[r.IntN(1+(len(keys)-1)*min(i, 30_000)/30_000)]
-				h := tb.descriptor.Key.Hash(&k)
+				h := tb.traits.key.Hash(&k)
 				switch {
 				case r.IntN(5) < 2:
 					tb.remove(h, &k)
@@ -173,7 +173,7 @@ func TestFreezeAllocatesTheSameAtAnySize(t *testing.T) {
 	cost := func(keys int) float64 {
 		tb := tableOf[uint64, uint64](t)
 		for k := range uint64(keys) {
-			h := tb.descriptor.Key.Hash(&k)
+			h := tb.traits.key.Hash(&k)
 			if _, err := tb.insert(h, &k); err != nil {
 				t.Fatal(err)
 			}

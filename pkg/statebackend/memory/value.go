@@ -15,6 +15,8 @@ type value[K comparable, V any] struct {
 	// they and a freeze forget it.
 	slot *slot[K, V]
 	seq  uint64
+	// swept is where Sweep has come to, of states whose values expire.
+	swept cursor
 }
 
 // forgotten is a seq that no key has.
@@ -23,13 +25,33 @@ const forgotten = math.MaxUint64
 // NewValue registers a value per key in s. It returns an error if a state of
 // the name exists or the state is restored already.
 func NewValue[K comparable, V any](s *State, d statebackend.Descriptor[K, V]) (statebackend.Value[V], error) {
-	t := newTable(d)
+	t := newTable(valueTraits(d))
 	if err := s.register(d.Meta(), t); err != nil {
 		return nil, err
 	}
-	v := &value[K, V]{table: t, current: d.Current, seq: forgotten}
+	return newValue(t, d.Current), nil
+}
+
+func newValue[K comparable, V any](t *table[K, V], current *statebackend.Current[K]) *value[K, V] {
+	v := &value[K, V]{table: t, current: current, seq: forgotten}
 	t.forgetSlot = func() { v.slot, v.seq = nil, forgotten }
-	return v, nil
+	return v
+}
+
+// look finds the private value of the current key; nil if there is none.
+func (v *value[K, V]) look() (*V, error) {
+	if v.remembered() {
+		return &v.slot.value, nil
+	}
+	if v.current.Seq == 0 {
+		return nil, statebackend.ErrNoKey
+	}
+	s := v.table.private(v.current.Hash, &v.current.Key)
+	if s == nil {
+		return nil, nil
+	}
+	v.remember(s)
+	return &s.value, nil
 }
 
 // remembered reports whether slot is the private entry of the current key.

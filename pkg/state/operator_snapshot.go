@@ -1,0 +1,204 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weirstream/weir/pkg/codec"
+	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/snapshot"
+	"github.com/weirstream/weir/pkg/statebackend"
+)
+
+// How operator state is stored: as lists of package snapshot. metaList says in
+// every subtask which lists there are, and with which codec; broadcastList is
+// the snapshot of all broadcast maps as one element, of subtask 0 only, which
+// all subtasks get back. What users register has listPrefix before its name.
+const (
+	metaList      = "state/lists"
+	broadcastList = "state/broadcast"
+	listPrefix    = "list/"
+)
+
+var errRegisteredLate = errors.New("states are registered when the operator is opened, not later: stored state is attached by then")
+
+// listMeta describes a registered list.
+type listMeta struct {
+	name   string
+	mode   snapshot.Redistribution
+	codec  string
+	schema string
+}
+
+func (m listMeta) encode() []byte {
+	return appendStrings([]byte{byte(m.mode)}, m.name, m.codec, m.schema)
+}
+
+func decodeListMeta(b []byte) (listMeta, error) {
+	if len(b) == 0 {
+		return listMeta{}, fmt.Errorf("%w: description of no list", statebackend.ErrCorrupt)
+	}
+	m := listMeta{mode: snapshot.Redistribution(b[0])}
+	_, err := cutStrings(b[1:], &m.name, &m.codec, &m.schema)
+	return m, err
+}
+
+func appendStrings(dst []byte, all ...string) []byte {
+	for _, s := range all {
+		dst = append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+	}
+	return dst
+}
+
+func cutStrings(src []byte, to ...*string) (rest []byte, err error) {
+	for _, s := range to {
+		n, used := binary.Uvarint(src)
+		if used <= 0 || n > uint64(len(src)-used) {
+			return nil, fmt.Errorf("%w: description of operator state ends early", statebackend.ErrCorrupt)
+		}
+		*s, src = string(src[used:used+int(n)]), src[used+int(n):]
+	}
+	return src, nil
+}
+
+// FrozenOperator is operator state at one moment. It belongs to one goroutine
+// at a time, which need not be the subtask's.
+type FrozenOperator struct {
+	metas     []listMeta
+	encode    []func() [][]byte
+	broadcast statebackend.Frozen
+}
+
+// Freeze marks the present content. It returns nil if nothing is registered.
+func (o *Operator) Freeze() (*FrozenOperator, error) {
+	if !o.HasStates() {
+		return nil, nil
+	}
+	f := &FrozenOperator{}
+	for _, l := range o.lists {
+		f.metas = append(f.metas, l.meta())
+		f.encode = append(f.encode, l.freeze())
+	}
+	if o.broadcast != nil && o.index == 0 {
+		var err error
+		if f.broadcast, err = o.broadcast.Backend().Freeze(); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// Write gives the stored lists to a writer, as operator.SnapshotWriter takes them.
+func (f *FrozenOperator) Write(list func(name string, mode snapshot.Redistribution, elements [][]byte, indexes []int64) error) (err error) {
+	defer codec.Recover(&err)
+	var metas [][]byte
+	for i, m := range f.metas {
+		metas = append(metas, m.encode())
+		if err := list(listPrefix+m.name, m.mode, f.encode[i](), nil); err != nil {
+			return err
+		}
+	}
+	if err := list(metaList, snapshot.Union, metas, nil); err != nil {
+		return err
+	}
+	if f.broadcast == nil {
+		return nil
+	}
+	var data bytes.Buffer
+	_, states, err := f.broadcast.WriteSnapshot(&data)
+	if err != nil {
+		return err
+	}
+	out := binary.AppendUvarint(nil, uint64(len(states)))
+	for _, m := range states {
+		out = appendStrings(out, m.Name, m.Kind, m.Codec, m.Schema, m.KeySchema)
+	}
+	return list(broadcastList, snapshot.Union, [][]byte{append(out, data.Bytes()...)}, nil)
+}
+
+// Release ends the view; exactly once.
+func (f *FrozenOperator) Release() {
+	if f.broadcast != nil {
+		f.broadcast.Release()
+	}
+}
+
+// Restore ends registration and loads the lists that were stored, by the names
+// that Write gave them. What was stored and is not registered any more, or
+// with another type, is an error that names it.
+func (o *Operator) Restore(stored map[string][][]byte) error {
+	o.restored = true
+	if err := o.restore(stored); err != nil {
+		return fmt.Errorf("operator %q: restore operator state: %w", o.uid, err)
+	}
+	return nil
+}
+
+func (o *Operator) restore(stored map[string][][]byte) error {
+	for _, b := range stored[metaList] {
+		m, err := decodeListMeta(b)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(o.lists, func(l operatorList) bool { return l.meta().name == m.name })
+		if i < 0 {
+			return fmt.Errorf("the snapshot has list %q, which the operator did not register when it was opened", m.name)
+		}
+		if is := o.lists[i].meta(); is.codec != m.codec || is.schema != m.schema {
+			return fmt.Errorf("list %q: stored with codec %s as %s, the program has codec %s with %s", m.name, m.codec, m.schema, is.codec, is.schema)
+		}
+	}
+	for _, l := range o.lists {
+		if err := l.restore(stored[listPrefix+l.meta().name]); err != nil {
+			return fmt.Errorf("list %q: %w: %w", l.meta().name, statebackend.ErrCorrupt, err)
+		}
+	}
+	var parts []statebackend.RestoredPart
+	for _, b := range stored[broadcastList] {
+		p, err := decodeBroadcast(b)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, p)
+	}
+	if o.broadcast == nil {
+		if len(parts) > 0 {
+			return fmt.Errorf("the snapshot has broadcast state, of which the operator registered none when it was opened")
+		}
+		return nil
+	}
+	if err := o.broadcast.Backend().Restore(parts); err != nil {
+		return fmt.Errorf("broadcast state: %w", err)
+	}
+	return o.broadcast.SetCurrentKey(false)
+}
+
+func decodeBroadcast(b []byte) (statebackend.RestoredPart, error) {
+	n, used := binary.Uvarint(b)
+	if used <= 0 || n > uint64(len(b)) {
+		return statebackend.RestoredPart{}, fmt.Errorf("%w: broadcast state of %d bytes", statebackend.ErrCorrupt, len(b))
+	}
+	b = b[used:]
+	p := statebackend.RestoredPart{Range: keygroup.Range{}}
+	for range n {
+		var m snapshot.StateMeta
+		var err error
+		if b, err = cutStrings(b, &m.Name, &m.Kind, &m.Codec, &m.Schema, &m.KeySchema); err != nil {
+			return p, err
+		}
+		p.States = append(p.States, m)
+	}
+	p.Data, p.Offsets = b, []int64{0, int64(len(b))}
+	return p, nil
+}
+
+// Close drops the state. Frozen views that are alive stay usable.
+func (o *Operator) Close() error {
+	if o.broadcast == nil {
+		return nil
+	}
+	return o.broadcast.Backend().Close()
+}
