@@ -43,6 +43,7 @@ var layers = []layer{
 	{path: "pkg/coordinator/slots", level: protocols, pure: true},
 	{path: "pkg/coordinator/schedule", level: protocols, pure: true},
 	{path: "pkg/runtime/align", level: protocols, pure: true},
+	{path: "pkg/runtime/watermark", level: protocols, pure: true},
 
 	{path: "pkg/codec", level: parts},
 	{path: "pkg/state", level: parts},

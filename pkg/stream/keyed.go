@@ -45,6 +45,19 @@ func (c *Context[K]) Parallelism() int { return c.place.Parallelism }
 // Output takes lines that users read with flinkctl logs.
 func (c *Context[K]) Output() io.Writer { return c.place.Output }
 
+// Timestamp is the event time of the record or timer that is being processed,
+// in milliseconds since the Unix epoch; NoTimestamp if it has none.
+func (c *Context[K]) Timestamp() int64 { return c.place.Time.Timestamp }
+
+// Watermark is how far event time has come: no record with a timestamp below
+// it follows, but late ones. NoTimestamp before the first watermark.
+func (c *Context[K]) Watermark() int64 { return c.place.Watermark }
+
+// ProcessingTime is the time by the clock of the subtask's host, in
+// milliseconds since the Unix epoch. It is read once for a run of records,
+// and never goes back.
+func (c *Context[K]) ProcessingTime() int64 { return c.place.Time.Now }
+
 func (c *Context[K]) side(tag string) any { return c.sides[tag] }
 
 // keyedOperator is what all operators with keyed state have in common: the

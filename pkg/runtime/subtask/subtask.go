@@ -78,6 +78,7 @@ type Subtask struct {
 	aligner  Aligner
 	snapshot snapshots
 	commits  commits
+	time     eventTime
 
 	isSource bool
 	fetching bool // a fetch is with the host
@@ -85,6 +86,7 @@ type Subtask struct {
 	// finished. A source emits nothing until the savepoint is given up.
 	paused       bool
 	pausedFor    ids.CheckpointID
+	ending       bool // the inputs have ended; the last timers are being fired
 	endOfData    bool // Finish has been called on the operators
 	wasEnded     bool // EndOfData was reached before the restored checkpoint
 	dirty        bool // something was collected since the last flush
@@ -120,6 +122,7 @@ func New(cfg Config, host Host) (*Subtask, error) {
 	}
 	s.chain = chain
 	s.isSource = chain.Source != nil
+	s.time.init(s, len(channels))
 	s.paused = cfg.Suspended
 	if cfg.Aligner != nil {
 		s.aligner = cfg.Aligner(len(channels))
@@ -165,6 +168,7 @@ func (s *Subtask) ready() {
 		return
 	}
 	s.phase = running
+	s.time.begin()
 	s.wasEnded = s.cfg.Deployment.EndOfData
 	if s.isSource {
 		for _, a := range s.cfg.Deployment.Splits {
