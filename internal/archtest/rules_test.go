@@ -47,6 +47,7 @@ var layers = []layer{
 
 	{path: "pkg/codec", level: parts},
 	{path: "pkg/state", level: parts},
+	{path: "pkg/timer", level: parts, pure: true},
 	{path: "pkg/operator", level: parts},
 	{path: "pkg/statebackend/...", level: parts},
 	{path: "pkg/objectstore/...", level: parts},

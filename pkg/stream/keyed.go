@@ -9,6 +9,7 @@ import (
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/state"
 	"github.com/weirstream/weir/pkg/statebackend"
+	"github.com/weirstream/weir/pkg/timer"
 )
 
 // Context tells a keyed function where it runs and under which key. It is
@@ -21,6 +22,8 @@ type Context[K comparable] struct {
 	keyed *state.Keyed[K]
 	place *operator.Context
 	sides map[string]any // collectors of the side outputs that are consumed
+
+	timers Timers[K]
 }
 
 // KeyedState makes a Context a state.Context.
@@ -45,6 +48,9 @@ func (c *Context[K]) Parallelism() int { return c.place.Parallelism }
 // Output takes lines that users read with flinkctl logs.
 func (c *Context[K]) Output() io.Writer { return c.place.Output }
 
+// Timers are the timers of the current key, for functions with an OnTimer.
+func (c *Context[K]) Timers() *Timers[K] { return &c.timers }
+
 // Timestamp is the event time of the record or timer that is being processed,
 // in milliseconds since the Unix epoch; NoTimestamp if it has none.
 func (c *Context[K]) Timestamp() int64 { return c.place.Time.Timestamp }
@@ -64,6 +70,8 @@ func (c *Context[K]) side(tag string) any { return c.sides[tag] }
 // state's life. The user's states are registered between Open and Restore.
 type keyedOperator[K comparable] struct {
 	ctx Context[K]
+	// onTimer calls the user's OnTimer; nil if there is none.
+	onTimer func(Timer) error
 	// ahead and hashes belong to prefetch, and are here so that they do not escape.
 	ahead  K
 	hashes [operator.PrefetchMax]uint32
@@ -76,14 +84,41 @@ func (o *keyedOperator[K]) open(ctx *operator.Context) error {
 	if err != nil {
 		return err
 	}
-	o.ctx.keyed, o.ctx.place = keyed, ctx
+	o.ctx.keyed, o.ctx.place, o.ctx.timers.ctx = keyed, ctx, &o.ctx
 	return nil
 }
 
 // Restore implements operator.Operator.
 func (o *keyedOperator[K]) Restore(_ context.Context, r *operator.Restored) error {
-	if err := o.ctx.keyed.Backend().Restore(r.Keyed); err != nil {
+	timers, states := timer.Split(r.Keyed)
+	if err := o.ctx.keyed.Backend().Restore(states); err != nil {
 		return operator.Failed(o.ctx.UID(), err)
+	}
+	if err := o.restoreTimers(timers); err != nil {
+		return operator.Failed(o.ctx.UID(), err)
+	}
+	o.ctx.timers.open = true
+	return nil
+}
+
+// restoreTimers refuses timers that nobody would handle: dropping them would
+// be losing state.
+func (o *keyedOperator[K]) restoreTimers(parts []statebackend.RestoredPart) error {
+	all := o.ctx.timers.all
+	if all == nil {
+		if len(parts) == 0 {
+			return nil
+		}
+		var err error
+		if all, err = timer.New[K](o.ctx.place.KeyGroups, o.ctx.place.MaxParallelism); err != nil {
+			return err
+		}
+	}
+	if err := all.Restore(parts); err != nil {
+		return err
+	}
+	if n := all.Len(); o.ctx.timers.all == nil && n > 0 {
+		return operator.Permanentf("the checkpoint has %d timers, and the function has no method OnTimer: give it one, which may do nothing", n)
 	}
 	return nil
 }
@@ -94,7 +129,11 @@ func (o *keyedOperator[K]) Freeze(element.Barrier) (operator.Frozen, error) {
 	if err != nil {
 		return nil, operator.Failed(o.ctx.UID(), err)
 	}
-	return frozenKeyed{f}, nil
+	frozen := frozenKeyed{state: f}
+	if all := o.ctx.timers.all; all != nil && all.Len() > 0 {
+		frozen.timers = all.Freeze()
+	}
+	return frozen, nil
 }
 
 // closeState drops the state. Open may have failed before there was any.
@@ -125,12 +164,23 @@ func (o *keyedOperator[K]) fail(err error) error {
 	return operator.Failed(o.ctx.place.Operator, err)
 }
 
-type frozenKeyed struct{ state statebackend.Frozen }
+type frozenKeyed struct {
+	state  statebackend.Frozen
+	timers statebackend.Frozen // nil if there are none
+}
 
 // Write implements operator.Frozen.
 func (f frozenKeyed) Write(_ context.Context, w operator.SnapshotWriter) error {
-	return w.Keyed(f.state)
+	if err := w.Keyed(f.state); err != nil || f.timers == nil {
+		return err
+	}
+	return w.Keyed(f.timers)
 }
 
 // Release implements operator.Frozen.
-func (f frozenKeyed) Release() { f.state.Release() }
+func (f frozenKeyed) Release() {
+	f.state.Release()
+	if f.timers != nil {
+		f.timers.Release()
+	}
+}
