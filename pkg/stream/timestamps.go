@@ -16,7 +16,9 @@ const NoTimestamp int64 = operator.NoTimestamp
 // from it: from here on, operators know how far event time has come. The
 // function returns milliseconds since the Unix epoch (time.Time.UnixMilli).
 // Best right behind the source, and chained to it: each split then counts by
-// itself, and none that has not been read yet is overtaken. The UID stays the
+// itself, and none that has not been read yet is overtaken: a subtask reads its
+// splits one after the other, and its watermark begins to rise with the last
+// that it has. The UID stays the
 // same between versions of the program.
 //
 // A watermark w promises that no record with a timestamp below w follows; a

@@ -110,9 +110,14 @@ func (e *eventTime) tick() {
 		return
 	}
 	e.nextTick = s.chain.Time.Now + watermarkInterval
+	if s.paused {
+		// Nothing may happen after the barrier of a savepoint that ends the job.
+		e.disturbed = true
+		return
+	}
 	// I11: neither what waits for credit nor what is held back by an alignment
-	// is idle, and neither is a source that was told to stop.
-	quiet := !e.disturbed && !s.pace.Blocked() && !s.paused && !s.in.isHeldBack() && !(s.isSource && s.chain.Source.HasBatch())
+	// is idle.
+	quiet := !e.disturbed && !s.pace.Blocked() && !s.in.isHeldBack() && !(s.isSource && s.chain.Source.HasBatch())
 	e.disturbed = false
 	for i := range s.chain.Operators {
 		g := s.chain.Operators[i].Instance.Generator
