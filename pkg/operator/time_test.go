@@ -78,10 +78,10 @@ func groups(first, last uint16) keygroup.Range {
 
 // TestLowestTimeNeedsEveryKeyGroup: a time that is not known of a key group may be any.
 func TestLowestTimeNeedsEveryKeyGroup(t *testing.T) {
-	element := func(first, last uint16, at int64) operator.ListElement {
+	of := func(first, last uint16, at int64) operator.ListElement {
 		return operator.ListElement{Bytes: operator.AppendTime(nil, groups(first, last), at)}
 	}
-	list := []operator.ListElement{element(0, 3, 10), element(4, 7, 5)}
+	list := []operator.ListElement{of(0, 3, 10), of(4, 7, 5)}
 	for _, c := range []struct {
 		first, last uint16
 		want        int64
