@@ -43,9 +43,11 @@ var layers = []layer{
 	{path: "pkg/coordinator/slots", level: protocols, pure: true},
 	{path: "pkg/coordinator/schedule", level: protocols, pure: true},
 	{path: "pkg/runtime/align", level: protocols, pure: true},
+	{path: "pkg/runtime/watermark", level: protocols, pure: true},
 
 	{path: "pkg/codec", level: parts},
 	{path: "pkg/state", level: parts},
+	{path: "pkg/timer", level: parts, pure: true},
 	{path: "pkg/operator", level: parts},
 	{path: "pkg/statebackend/...", level: parts},
 	{path: "pkg/objectstore/...", level: parts},

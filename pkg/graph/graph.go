@@ -17,6 +17,8 @@ const (
 	ReduceOperator  OperatorKind = "reduce"
 	ProcessOperator OperatorKind = "process"
 	ConnectOperator OperatorKind = "connect"
+	// TimestampsOperator gives records their event time, and makes watermarks.
+	TimestampsOperator OperatorKind = "timestamps"
 )
 
 // Partitioner says how records of an edge are spread over the channels.

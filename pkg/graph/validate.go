@@ -93,7 +93,7 @@ func validateOperators(g JobGraph) error {
 func (k OperatorKind) isKnown() bool {
 	switch k {
 	case SourceOperator, SinkOperator, MapOperator, FlatMapOperator, FilterOperator,
-		ReduceOperator, ProcessOperator, ConnectOperator:
+		ReduceOperator, ProcessOperator, ConnectOperator, TimestampsOperator:
 		return true
 	}
 	return false

@@ -10,6 +10,7 @@ import (
 	"github.com/weirstream/weir/pkg/graph"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/runtime/watermark"
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
@@ -21,6 +22,8 @@ type Chain struct {
 	Source SourceRunner
 	// Operators in topological order, the head first.
 	Operators []ChainOperator
+	// Time is what all of them know of time.
+	Time *Time
 	// Writers, one for each outgoing edge of the vertex in order.
 	Writers []*Writer
 }
@@ -29,6 +32,10 @@ type Chain struct {
 type ChainOperator struct {
 	Context  *Context
 	Instance Instance
+	// Upstream is the place in the chain of the operator in front, -1 for the head.
+	Upstream int
+	// Writers are the places in Chain.Writers of the edges that begin here.
+	Writers []int
 }
 
 // Place says which subtask a chain is assembled for.
@@ -48,12 +55,15 @@ type Place struct {
 // outputs.
 func Assemble(p *Program, g *graph.ExecutionGraph, at Place, outbox Outbox) (*Chain, error) {
 	v := &g.Vertices[at.Subtask.Vertex]
-	a := &assembly{program: p, graph: g, vertex: v, instances: map[ids.OperatorUID]Instance{}, chain: &Chain{}}
+	a := &assembly{program: p, graph: g, vertex: v, instances: map[ids.OperatorUID]Instance{}, chain: &Chain{
+		Time: &Time{Timestamp: NoTimestamp, Split: watermark.NoSplit},
+	}}
 	for n, index := range v.Outputs {
 		e := &g.Edges[index]
 		channels := len(g.OutputChannels(v.ID, at.Subtask.Index)[n])
 		a.chain.Writers = append(a.chain.Writers, NewWriter(outbox, n, channels,
 			int(at.Subtask.Index), g.Vertices[e.To].Parallelism, g.MaxParallelism))
+		a.chain.Writers[n].Time = a.chain.Time
 	}
 	for _, uid := range slices.Backward(v.Chain) {
 		node := p.Nodes[uid]
@@ -69,11 +79,14 @@ func Assemble(p *Program, g *graph.ExecutionGraph, at Place, outbox Outbox) (*Ch
 	for _, uid := range v.Chain {
 		a.chain.Operators = append(a.chain.Operators, ChainOperator{
 			Instance: a.instances[uid],
+			Upstream: a.upstream(uid),
+			Writers:  a.writersOf(uid),
 			Context: &Context{
 				Job: at.Job, JobName: g.Name, Operator: uid, Attempt: at.Attempt,
 				Index: int(at.Subtask.Index), Parallelism: v.Parallelism, MaxParallelism: g.MaxParallelism,
 				KeyGroups:          keygroup.RangeOf(int(at.Subtask.Index), v.Parallelism, g.MaxParallelism),
 				RestoredCheckpoint: at.RestoredCheckpoint, Savepoints: at.Savepoints, Output: at.Output, Backend: at.Backend, Now: at.Now,
+				Time: a.chain.Time, Watermark: watermark.None,
 			},
 		})
 	}
@@ -82,6 +95,10 @@ func Assemble(p *Program, g *graph.ExecutionGraph, at Place, outbox Outbox) (*Ch
 	for _, index := range v.Inputs {
 		e := &g.Edges[index].Edge
 		code := a.edgeCode(e)
+		if code.NewStampedInput != nil {
+			a.chain.Inputs = append(a.chain.Inputs, code.NewStampedInput(head.Inputs[e.Input], a.chain.Time))
+			continue
+		}
 		a.chain.Inputs = append(a.chain.Inputs, code.NewInput(head.Inputs[e.Input]))
 	}
 	return a.chain, nil
@@ -119,6 +136,32 @@ func (a *assembly) output(node *Node, tag string) any {
 		return targets[0]
 	}
 	return node.Tee[tag](targets)
+}
+
+// upstream finds the operator in front of one in the chain. All but the head
+// have one input, from inside the chain.
+func (a *assembly) upstream(uid ids.OperatorUID) int {
+	if uid == a.vertex.Chain[0] {
+		return -1
+	}
+	for _, e := range a.program.Graph.Edges {
+		if e.To == uid {
+			return slices.Index(a.vertex.Chain, e.From)
+		}
+	}
+	invariant.Check(false, "chain order", "%s is not the head of its chain and has no input", uid)
+	return -1
+}
+
+// writersOf finds the edges that leave the vertex at an operator.
+func (a *assembly) writersOf(uid ids.OperatorUID) []int {
+	var out []int
+	for n, index := range a.vertex.Outputs {
+		if a.graph.Edges[index].Edge.From == uid {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // writerOf finds the writer of an edge, or -1 when the edge is chained.

@@ -44,6 +44,14 @@ type Context struct {
 	Now func() time.Time
 	// lists is the operator state of an operator of this package.
 	lists *state.Operator
+	// Time is shared by the operators of the chain.
+	Time *Time
+	// Watermark is the event time that the operator's input has reached; it
+	// never goes back. watermark.None before the first.
+	Watermark int64
+	// LeaveIdle is called by a WatermarkGenerator before it passes on the
+	// record that ends its idle time.
+	LeaveIdle func()
 }
 
 // Operator is the life of one operator in one subtask, without its record

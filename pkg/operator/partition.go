@@ -91,6 +91,9 @@ type batchInput[T any] struct {
 	prefetcher Prefetcher[T]
 	batch      [PrefetchMax]T
 	ends       [PrefetchMax]int
+	// time, unless nil, is where the codec leaves each record's timestamp.
+	time   *Time
+	stamps [PrefetchMax]int64
 }
 
 // Process implements Input.
@@ -108,10 +111,16 @@ func (in *batchInput[T]) Process(data []byte, pace *Pace) (consumed, records int
 			}
 			end += size
 			in.ends[n] = end
+			if in.time != nil {
+				in.stamps[n] = in.time.Timestamp
+			}
 			n++
 		}
 		in.prefetcher.Prefetch(in.batch[:n])
 		for i := range n {
+			if in.time != nil {
+				in.time.Timestamp = in.stamps[i]
+			}
 			if err := in.next.Collect(in.batch[i]); err != nil {
 				return in.ends[i], records + 1, err
 			}

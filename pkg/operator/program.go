@@ -40,6 +40,10 @@ type Instance struct {
 	Source SourceRunner
 	// Committing is set for two-phase sinks only.
 	Committing Committing
+	// Timed is set for operators that have timers.
+	Timed Timed
+	// Generator is set for operators that make watermarks.
+	Generator WatermarkGenerator
 	// Idle, if set, is called when the subtask has no input waiting.
 	Idle func() error
 }
@@ -48,6 +52,9 @@ type Instance struct {
 type EdgeCode struct {
 	// NewInput makes the decode loop in front of a Collector[T].
 	NewInput func(collector any) Input
+	// NewStampedInput stands in for NewInput where the records of the edge
+	// carry their timestamp; nil where they do not.
+	NewStampedInput func(collector any, t *Time) Input
 	// NewOutput makes a Collector[T] that encodes into the writer's channels.
 	NewOutput func(w *Writer) any
 }

@@ -142,6 +142,22 @@ func (r *sourceRunner[T]) Assign(indexes []int64, splits []snapshot.Split, compl
 	}
 	slices.Sort(r.order)
 	r.complete = r.complete || complete
+	r.tellSplit()
+}
+
+// tellSplit keeps the chain's Time up to date on which split is read: a
+// watermark must not run ahead of splits that wait for their turn.
+func (r *sourceRunner[T]) tellSplit() {
+	t := r.ctx.Time
+	if t == nil {
+		return
+	}
+	waiting := len(r.order)
+	if r.current != nil {
+		t.Split = r.current.index
+		waiting--
+	}
+	t.SplitsWait = waiting > 0 || len(r.restored) > 0
 }
 
 // NextFetch implements SourceRunner.
@@ -154,6 +170,7 @@ func (r *sourceRunner[T]) NextFetch() (func(ctx context.Context) FetchResult, bo
 			return nil, false
 		}
 		r.current = r.splits[r.order[0]]
+		r.tellSplit()
 	}
 	r.fetching = true
 	reader, split, sc := r.reader, r.current, SourceContext{Context: r.ctx}
@@ -191,6 +208,7 @@ func (r *sourceRunner[T]) Fetched(res FetchResult) error {
 		delete(r.splits, index)
 		r.order = slices.DeleteFunc(r.order, func(i int64) bool { return i == index })
 		r.current = nil
+		r.tellSplit()
 		return r.closeReader()
 	}
 	if res.err != nil {

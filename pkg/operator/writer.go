@@ -31,7 +31,10 @@ type Writer struct {
 	// Subtask is the index of the producing subtask, Parallelism that of the
 	// consumer, MaxParallelism the number of key groups: what a partitioner needs.
 	Subtask, Parallelism, MaxParallelism int
-	records                              int64
+	// Time has the timestamps of the records written; nil in a Writer that no
+	// chain was assembled with.
+	Time    *Time
+	records int64
 }
 
 // ChannelBuffer is the batch being filled for one channel.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"reflect"
 
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/graph"
@@ -119,6 +120,9 @@ func addBroadcast[F, O, B any](env *Env, broadcast Stream[B], uid string, noFunc
 		env.fail(fmt.Errorf("%s: %w", n.describe(), errNoFunction))
 	}
 	checkOptionalMethods[F, O](env, n)
+	if _, has := reflect.TypeFor[F]().MethodByName("OnTimer"); has {
+		env.fail(fmt.Errorf("%s: method OnTimer of %s would never be called: functions with broadcast state have no timers; use a Process behind it", n.describe(), reflect.TypeFor[F]()))
+	}
 	return n, s, true
 }
 

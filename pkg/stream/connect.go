@@ -10,7 +10,7 @@ import (
 // ConnectFunction handles the records of one subtask of two keyed streams,
 // with state per key that both share. All its methods run on one goroutine; in
 // which order the records of the two streams come is not defined. It may also
-// be a Finisher and a Closer.
+// be a TimerFunction, a Finisher and a Closer.
 type ConnectFunction[K comparable, A, B, O any] interface {
 	// Open registers the function's states, before anything else.
 	Open(ctx *Context[K]) error
@@ -37,13 +37,13 @@ func Connect[K comparable, A, B, O any, F ConnectFunction[K, A, B, O]](first Key
 	if newFunction == nil {
 		env.fail(fmt.Errorf("%s: %w", n.describe(), errNoFunction))
 	}
-	checkOptionalMethods[F, O](env, n)
+	checkOptionalMethods[F, O](env, n, onTimer[K, O]())
 	connectKeyed(first, n, 0)
 	connectKeyed(second, n, 1)
 	n.make = func(out func(tag string) any) (operator.Instance, error) {
 		c := &connectOperator[K, A, B, O]{fn: newFunction(), out: mainOutput[O](out)}
 		c.ctx.sides = n.sideOutputs(out)
-		return operator.Instance{Operator: c, Inputs: []any{
+		return operator.Instance{Operator: c, Timed: c, Inputs: []any{
 			Collector[A](&firstInput[K, A, B, O]{op: c, key: first.key}),
 			Collector[B](&secondInput[K, A, B, O]{op: c, key: second.key}),
 		}}, nil
@@ -63,6 +63,9 @@ func (c *connectOperator[K, A, B, O]) Open(ctx *operator.Context) error {
 	if err := c.open(ctx); err != nil {
 		return err
 	}
+	if err := useTimers(&c.keyedOperator, c.fn, c.out); err != nil {
+		return err
+	}
 	if err := c.fn.Open(&c.ctx); err != nil {
 		return c.fail(err)
 	}
@@ -71,7 +74,10 @@ func (c *connectOperator[K, A, B, O]) Open(ctx *operator.Context) error {
 }
 
 // Finish implements operator.Operator.
-func (c *connectOperator[K, A, B, O]) Finish() error { return c.fail(finish(c.fn, c.out)) }
+func (c *connectOperator[K, A, B, O]) Finish() error {
+	c.ctx.timers.open = false
+	return c.fail(finish(c.fn, c.out))
+}
 
 // Close implements operator.Operator.
 func (c *connectOperator[K, A, B, O]) Close() error {

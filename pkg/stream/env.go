@@ -32,6 +32,8 @@ type node struct {
 	// ("") and side outputs. tags lists the latter in the order of first use.
 	outputs map[string]outputCode
 	tags    []string
+	// stamped: its records have timestamps, given by it or by an operator in front.
+	stamped bool
 }
 
 // outputCode is what assembly needs of an output's record type.
@@ -49,7 +51,9 @@ type edge struct {
 	partitioner graph.Partitioner // empty: forward or rebalance
 	typ         string
 	newInput    func(collector any) operator.Input
-	newOutput   func(p graph.Partitioner, w *operator.Writer) any
+	// newStampedInput is nil for edges whose records carry no timestamp.
+	newStampedInput func(collector any, t *operator.Time) operator.Input
+	newOutput       func(p graph.Partitioner, w *operator.Writer) any
 }
 
 // NewEnv starts a job. Programs get theirs from Main; NewEnv is for tests and
@@ -94,8 +98,9 @@ func (e *Env) Build() (*operator.Program, error) {
 			From: x.from.UID, Output: x.tag, To: x.to.UID, Input: x.input, Partitioner: partitioner, Type: x.typ,
 		})
 		p.Edges = append(p.Edges, &operator.EdgeCode{
-			NewInput:  x.newInput,
-			NewOutput: func(w *operator.Writer) any { return x.newOutput(partitioner, w) },
+			NewInput:        x.newInput,
+			NewStampedInput: x.newStampedInput,
+			NewOutput:       func(w *operator.Writer) any { return x.newOutput(partitioner, w) },
 		})
 	}
 	if err := graph.Validate(p.Graph); err != nil {
@@ -194,6 +199,9 @@ func (e *Env) add(kind graph.OperatorKind, uid string, uidRequired bool, options
 		if n.Parallelism < 1 {
 			e.fail(fmt.Errorf("%s: parallelism %d: set 1 or more, or leave it out for the job's default", n.describe(), n.Parallelism))
 		}
+	}
+	if kind != graph.TimestampsOperator && (s.outOfOrderness != nil || s.idleness != nil) {
+		e.fail(fmt.Errorf("%s: WithOutOfOrderness and WithIdleness are for stream.AssignTimestamps", n.describe()))
 	}
 	n.ChainingDisabled = s.chainingDisabled
 	e.nodes = append(e.nodes, n)

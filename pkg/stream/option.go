@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/weirstream/weir/pkg/codec"
 )
@@ -16,6 +17,8 @@ type settings struct {
 	chainingDisabled bool
 	codec            any // codec.Codec of the output's record type
 	codecType        reflect.Type
+	outOfOrderness   *time.Duration
+	idleness         *time.Duration
 }
 
 // WithParallelism runs the operator in n subtasks, whatever the job's default.

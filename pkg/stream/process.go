@@ -10,7 +10,7 @@ import (
 
 // ProcessFunction handles the records of one subtask of a keyed stream, with
 // state per key. All its methods run on one goroutine. It may also be a
-// Finisher and a Closer.
+// TimerFunction, a Finisher and a Closer.
 type ProcessFunction[K comparable, T, O any] interface {
 	// Open registers the function's states, before anything else.
 	Open(ctx *Context[K]) error
@@ -43,27 +43,32 @@ func Process[K comparable, T, O any, F ProcessFunction[K, T, O]](in KeyedStream[
 	if newFunction == nil {
 		env.fail(fmt.Errorf("%s: %w", n.describe(), errNoFunction))
 	}
-	checkOptionalMethods[F, O](env, n)
+	checkOptionalMethods[F, O](env, n, onTimer[K, O]())
 	connectKeyed(in, n, 0)
 	n.make = func(out func(tag string) any) (operator.Instance, error) {
 		p := &processOperator[K, T, O]{key: in.key, fn: newFunction(), out: mainOutput[O](out)}
 		p.ctx.sides = n.sideOutputs(out)
-		return operator.Instance{Operator: p, Inputs: []any{Collector[T](p)}}, nil
+		return operator.Instance{Operator: p, Inputs: []any{Collector[T](p)}, Timed: p}, nil
 	}
 	return output(env, n, "", outputCodec[O](env, n, s, nil))
 }
 
+// optionalMethod is a method that is called if a function has it.
+type optionalMethod struct {
+	method string
+	in     reflect.Type
+}
+
+// onTimer is the optional method of functions with timers.
+func onTimer[K comparable, O any]() optionalMethod {
+	return optionalMethod{"OnTimer", reflect.TypeFor[TimerFunction[K, O]]()}
+}
+
 // checkOptionalMethods refuses a method that would never be called because
 // its signature is not quite the optional interface's.
-func checkOptionalMethods[F, O any](e *Env, n *node) {
+func checkOptionalMethods[F, O any](e *Env, n *node, more ...optionalMethod) {
 	t := reflect.TypeFor[F]()
-	for _, want := range []struct {
-		method string
-		in     reflect.Type
-	}{
-		{"Finish", reflect.TypeFor[Finisher[O]]()},
-		{"Close", reflect.TypeFor[Closer]()},
-	} {
+	for _, want := range append(more, optionalMethod{"Finish", reflect.TypeFor[Finisher[O]]()}, optionalMethod{"Close", reflect.TypeFor[Closer]()}) {
 		if _, has := t.MethodByName(want.method); has && !t.Implements(want.in) {
 			e.fail(fmt.Errorf("%s: method %s of %s would never be called: declare it as %s%s",
 				n.describe(), want.method, t, want.method, want.in.Method(0).Type.String()[len("func"):]))
@@ -82,6 +87,9 @@ type processOperator[K comparable, T, O any] struct {
 // Open implements operator.Operator.
 func (p *processOperator[K, T, O]) Open(ctx *operator.Context) error {
 	if err := p.open(ctx); err != nil {
+		return err
+	}
+	if err := useTimers(&p.keyedOperator, p.fn, p.out); err != nil {
 		return err
 	}
 	if err := p.fn.Open(&p.ctx); err != nil {
@@ -103,7 +111,10 @@ func (p *processOperator[K, T, O]) Collect(v T) error {
 }
 
 // Finish implements operator.Operator.
-func (p *processOperator[K, T, O]) Finish() error { return p.fail(finish(p.fn, p.out)) }
+func (p *processOperator[K, T, O]) Finish() error {
+	p.ctx.timers.open = false
+	return p.fail(finish(p.fn, p.out))
+}
 
 // Close implements operator.Operator.
 func (p *processOperator[K, T, O]) Close() error {

@@ -197,6 +197,18 @@ func connectBy[T any](in Stream[T], n *node, input int, newOutput func(graph.Par
 		x.newOutput = func(p graph.Partitioner, w *operator.Writer) any {
 			return newOutput(p, o, w)
 		}
+		if o.node.stamped && o.codec != nil {
+			n.stamped = true
+			x.typ = typeOf(operator.Stamped(o.codec, nil))
+			x.newStampedInput = func(collector any, t *operator.Time) operator.Input {
+				return operator.NewStampedInput(o.codec, collector.(Collector[T]), t)
+			}
+			x.newOutput = func(p graph.Partitioner, w *operator.Writer) any {
+				to := o
+				to.codec = operator.Stamped(o.codec, w.Time)
+				return newOutput(p, to, w)
+			}
+		}
 		in.env.edges = append(in.env.edges, x)
 	}
 }

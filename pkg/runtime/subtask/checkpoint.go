@@ -43,7 +43,10 @@ func (s *Subtask) take(b element.Barrier) {
 	if b.Stop && s.isSource {
 		s.paused, s.pausedFor = true, b.Checkpoint
 	}
-	t := &taken{barrier: b, endOfData: s.endedState(), frozen: make([]operator.Frozen, len(s.chain.Operators))}
+	t := &taken{
+		barrier: b, endOfData: s.endedState(), frozen: make([]operator.Frozen, len(s.chain.Operators)),
+		watermarks: s.time.stored(),
+	}
 	for i := range s.chain.Operators {
 		op := &s.chain.Operators[i]
 		f, err := op.Instance.Operator.Freeze(b)
@@ -63,6 +66,9 @@ type taken struct {
 	barrier   element.Barrier
 	endOfData bool
 	frozen    []operator.Frozen // by operator of the chain; nil for stateless ones
+	// watermarks are the elements that store the operators' watermarks, by
+	// operator of the chain, nil for those that need none.
+	watermarks [][]byte
 }
 
 func (t *taken) release() {
@@ -261,6 +267,9 @@ func (s *Subtask) restore(ctx context.Context) Done {
 			// The store does not answer, which no code of the user's can help:
 			// the job waits for it as long as it takes (I9).
 			return fail(coordinator.LostProcess, err, uid)
+		}
+		if err := s.time.restore(op, r); err != nil {
+			return fail(coordinator.UserFailure, err, uid)
 		}
 		if err := op.Instance.Operator.Restore(ctx, r); err != nil {
 			return fail(coordinator.UserFailure, err, uid)

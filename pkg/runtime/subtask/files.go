@@ -35,16 +35,25 @@ func (w *snapshotWriter) writeAll(ctx context.Context, ops []operator.ChainOpera
 	for i := range ops {
 		uid := ops[i].Context.Operator
 		out.Operators = append(out.Operators, snapshot.OperatorSubtaskState{UID: uid})
-		if t.frozen[i] == nil {
-			continue
-		}
 		w.state = &out.Operators[len(out.Operators)-1]
-		if err := t.frozen[i].Write(ctx, w); err != nil {
+		if err := w.writeOperator(ctx, t, i); err != nil {
 			err = fmt.Errorf("write snapshot of operator %s in subtask %s: %w", uid, w.id, err)
 			return snapshot.SubtaskState{}, w.discard(ctx, out, err)
 		}
 	}
 	return out, nil
+}
+
+func (w *snapshotWriter) writeOperator(ctx context.Context, t *taken, i int) error {
+	if t.frozen[i] != nil {
+		if err := t.frozen[i].Write(ctx, w); err != nil {
+			return err
+		}
+	}
+	if t.watermarks[i] == nil {
+		return nil
+	}
+	return w.List(watermarkList, snapshot.Union, [][]byte{t.watermarks[i]}, nil)
 }
 
 func (w *snapshotWriter) discard(ctx context.Context, out snapshot.SubtaskState, cause error) error {

@@ -80,6 +80,9 @@ func (in *inputs) consume(c *inputChannel, bytes int64) int64 {
 
 func (in *inputs) push(ch int, f element.Frame) {
 	c := &in.channels[ch]
+	if c.queue.coalesce(f) {
+		return
+	}
 	c.queue.push(f)
 	in.offer(ch, c)
 }
@@ -117,6 +120,16 @@ func (in *inputs) block(ch int) {
 	c := &in.channels[ch]
 	invariant.Check(!c.blocked, "I5", "channel %d was blocked twice", ch)
 	c.blocked = true
+}
+
+// isHeldBack reports whether an alignment blocks a channel, or input waits.
+func (in *inputs) isHeldBack() bool {
+	for ch := range in.channels {
+		if c := &in.channels[ch]; c.blocked || c.queue.len() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (in *inputs) release() {
@@ -157,6 +170,21 @@ func (q *frameQueue) push(f element.Frame) {
 		q.frames, q.head = q.frames[:n], 0
 	}
 	q.frames = append(q.frames, f)
+}
+
+// coalesce lets a watermark take the place of the one that waits right in
+// front of it. They need no credit: while the subtask does not get to its
+// inputs, they would pile up.
+func (q *frameQueue) coalesce(f element.Frame) bool {
+	if f.Kind != element.WatermarkKind || q.len() == 0 {
+		return false
+	}
+	last := &q.frames[len(q.frames)-1]
+	if last.Kind != element.WatermarkKind {
+		return false
+	}
+	*last = f
+	return true
 }
 
 func (q *frameQueue) pop() element.Frame {

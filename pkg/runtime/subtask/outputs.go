@@ -67,6 +67,10 @@ func (o *outputs) Emit(edge, ch int, f element.Frame) {
 			o.waiting++
 			o.s.pace.SetBlocked(true)
 		}
+		if n := len(c.queue); n > 0 && f.Kind == element.WatermarkKind && c.queue[n-1].Kind == element.WatermarkKind {
+			c.queue[n-1] = f // the newer one says all that the older did
+			return
+		}
 		o.overdraft += int64(len(f.Data))
 		c.queue = append(c.queue, f)
 		return

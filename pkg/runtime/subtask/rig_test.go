@@ -37,6 +37,8 @@ type rig struct {
 	order   []ids.SubtaskID
 	// slow holds the writing of snapshots back.
 	slow bool
+	// now is processing time, and goes on by tick with every round of run.
+	now, tick int64
 }
 
 // host is one subtask with everything it asked for.
@@ -69,6 +71,8 @@ func (h *host) Report(r subtask.Report)   { h.reports = append(h.reports, r) }
 type restorePoint struct {
 	id     ids.CheckpointID
 	states []snapshot.SubtaskState
+	// unbounded: further splits may come, so the job does not end.
+	unbounded bool
 }
 
 func newRig(t *testing.T, o simjob.Options, world *simjob.World, store *checkpointstore.Store, attempt uint32, from restorePoint) *rig {
@@ -98,7 +102,7 @@ func newRigOf(t *testing.T, program *operator.Program, o simjob.Options, world *
 				}
 			}
 			if v == 0 {
-				a := coordinator.SplitAssignment{Subtask: id, Operator: simjob.Numbers, Complete: true}
+				a := coordinator.SplitAssignment{Subtask: id, Operator: simjob.Numbers, Complete: !from.unbounded}
 				for s := i; s < o.Splits; s += o.SourceParallelism {
 					a.Indexes = append(a.Indexes, int64(s))
 					a.Splits = append(a.Splits, snapshot.Split{Data: []byte{byte(s), 0, 0, 0, 0, 0, 0, 0}})
@@ -186,10 +190,12 @@ func (r *rig) doWork(h *host) bool {
 func (r *rig) run(stop func() bool) {
 	for {
 		moved := false
+		r.now += r.tick
 		for _, id := range r.order {
 			h := r.hosts[id]
 			moved = r.doWork(h) || moved
 			before := h.s.Metrics()
+			h.s.Advance(r.now)
 			p := h.s.Step(1)
 			after := h.s.Metrics()
 			moved = moved || p == subtask.More || before != after || len(h.sent) > 0 && !h.hold

@@ -9,6 +9,7 @@ import (
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/runtime/watermark"
 )
 
 // Step processes input until there is none, an output is out of credit, mail
@@ -20,6 +21,7 @@ func (s *Subtask) Step(budget int) Progress {
 		if s.pace.Blocked() {
 			// One consumer being slow must not hold back what others may have.
 			s.out.flushOpen()
+			s.time.disturbed = true
 			return Blocked
 		}
 		if s.pace.ShouldYield() || budget <= 0 {
@@ -27,13 +29,17 @@ func (s *Subtask) Step(budget int) Progress {
 		}
 		budget--
 		var did bool
-		if s.isSource {
+		switch {
+		case s.stepTime():
+			did = true
+		case s.isSource:
 			did = s.stepSource()
-		} else {
+		default:
 			did = s.stepInput()
 		}
 		if did {
 			s.dirty = true
+			s.time.disturbed = true
 			continue
 		}
 		if !s.dirty {
@@ -122,12 +128,13 @@ func (s *Subtask) stepSource() bool {
 		return false
 	}
 	if !s.chain.Source.HasBatch() {
-		if s.chain.Source.Ended() && !s.endOfData && !s.fetching {
+		if s.chain.Source.Ended() && !s.ending && !s.fetching {
 			s.reachEndOfData()
 			return true
 		}
 		return false
 	}
+	s.chain.Time.Timestamp = operator.NoTimestamp
 	n, more, err := s.chain.Source.Process(&s.pace)
 	s.recordsIn += int64(n)
 	if err != nil {
@@ -177,13 +184,21 @@ func (s *Subtask) stepInput() bool {
 		s.act(s.aligner.CancelMarker(ch, id))
 	case element.EndOfData:
 		s.popped(ch, c)
-		s.channelEnded(c)
+		s.channelEnded(ch, c)
 	case element.EndOfPartition:
 		s.popped(ch, c)
-		s.channelEnded(c)
+		s.channelEnded(ch, c)
 		s.act(s.aligner.EndOfPartition(ch))
-	case element.WatermarkKind, element.StatusKind:
+	case element.WatermarkKind:
+		w := f.Watermark
 		s.popped(ch, c)
+		s.time.valve.Watermark(ch, w)
+		s.time.reachInput()
+	case element.StatusKind:
+		idle := f.Idle
+		s.popped(ch, c)
+		s.time.valve.Status(ch, idle)
+		s.time.reachInput()
 	default:
 		s.failed(fmt.Errorf("subtask %s: frame of unknown kind %s on channel %d", s.id, f.Kind, ch), s.head().Context.Operator)
 	}
@@ -199,6 +214,7 @@ func (s *Subtask) popped(ch int, c *inputChannel) {
 
 func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 	invariant.Check(!c.blocked, "I5", "blocked channel %d of subtask %s delivered records", ch, s.id)
+	s.chain.Time.Timestamp = operator.NoTimestamp
 	n, records, err := s.chain.Inputs[c.edge].Process(f.Data[c.offset:], &s.pace)
 	c.offset += n
 	s.recordsIn += int64(records)
@@ -220,22 +236,33 @@ func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 	s.in.turn(ch, c)
 }
 
-func (s *Subtask) channelEnded(c *inputChannel) {
+func (s *Subtask) channelEnded(ch int, c *inputChannel) {
 	if c.ended {
 		return
 	}
 	c.ended = true
 	s.in.ended++
+	s.time.valve.End(ch)
+	s.time.reachInput()
 	if s.in.ended == len(s.in.channels) {
 		s.reachEndOfData()
 	}
 }
 
-// reachEndOfData follows the last record of all inputs: operators may emit a
-// last time, then everybody downstream is told. The subtask stays, to take
-// part in checkpoints, until the job's final one is committed.
+// reachEndOfData follows the last record of all inputs: event time has come to
+// its end, and what was to happen at some time in it happens.
 func (s *Subtask) reachEndOfData() {
+	s.ending = true
+	s.time.reach(0, watermark.Max)
+	s.stepTime()
+}
+
+// finishData follows the last timer: operators may emit a last time, then
+// everybody downstream is told. The subtask stays, to take part in
+// checkpoints, until the job's final one is committed.
+func (s *Subtask) finishData() {
 	s.endOfData = true
+	s.chain.Time.Timestamp = operator.NoTimestamp
 	if !s.wasEnded {
 		for i := range s.chain.Operators {
 			op := &s.chain.Operators[i]

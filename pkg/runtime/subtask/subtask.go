@@ -83,6 +83,7 @@ type Subtask struct {
 	snapshot snapshots
 	commits  commits
 	cancel   cancel
+	time     eventTime
 
 	isSource bool
 	fetching bool // a fetch is with the host
@@ -90,6 +91,7 @@ type Subtask struct {
 	// finished. A source emits nothing until the savepoint is given up.
 	paused       bool
 	pausedFor    ids.CheckpointID
+	ending       bool // the inputs have ended; the last timers are being fired
 	endOfData    bool // Finish has been called on the operators
 	wasEnded     bool // EndOfData was reached before the restored checkpoint
 	dirty        bool // something was collected since the last flush
@@ -125,6 +127,7 @@ func New(cfg Config, host Host) (*Subtask, error) {
 	}
 	s.chain = chain
 	s.isSource = chain.Source != nil
+	s.time.init(s, len(channels))
 	s.paused = cfg.Suspended
 	if cfg.Aligner != nil {
 		s.aligner = cfg.Aligner(len(channels))
@@ -170,6 +173,7 @@ func (s *Subtask) ready() {
 		return
 	}
 	s.phase = running
+	s.time.begin()
 	s.wasEnded = s.cfg.Deployment.EndOfData
 	if s.isSource {
 		for _, a := range s.cfg.Deployment.Splits {

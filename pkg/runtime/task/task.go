@@ -34,6 +34,8 @@ type Subtask interface {
 	Finish()
 	Cancel(keepUpTo ids.CheckpointID)
 	Step(budget int) subtask.Progress
+	Advance(now int64)
+	NextAdvance() (int64, bool)
 	Flush()
 	SetInputRate(bytesPerSecond float64)
 	Pace() *operator.Pace
@@ -213,12 +215,16 @@ func (t *Task) loop() {
 	var spare arrivals
 	flushed := time.Now()
 	rate := rateMeter{since: flushed}
+	alarm := time.NewTimer(0)
+	defer alarm.Stop()
 	for !t.ended {
 		began := time.Now()
 		arrived := t.inbox.take(spare)
 		t.deliver(&arrived)
 		arrived.reset()
 		spare = arrived
+		// UnixMilli rounds down: no timer fires before its millisecond has come.
+		t.subtask.Advance(began.UnixMilli())
 		progress := t.subtask.Step(stepBudget)
 		stepped := time.Now()
 		counted := t.subtask.Metrics()
@@ -235,11 +241,26 @@ func (t *Task) loop() {
 		case subtask.Ended:
 		case subtask.Idle:
 			flushed = stepped
-			<-t.inbox.wake
+			t.wait(alarm)
 		case subtask.Blocked:
-			<-t.inbox.wake
+			t.wait(alarm)
 			t.metrics.addBackpressured(time.Since(stepped))
 		}
+	}
+}
+
+// wait waits until something has arrived, or the subtask has something to do
+// by the clock.
+func (t *Task) wait(alarm *time.Timer) {
+	next, ok := t.subtask.NextAdvance()
+	if !ok {
+		<-t.inbox.wake
+		return
+	}
+	alarm.Reset(time.Until(time.UnixMilli(next)))
+	select {
+	case <-t.inbox.wake:
+	case <-alarm.C:
 	}
 }
 

@@ -25,6 +25,8 @@ type scripted struct {
 	calls   []string
 	ended   bool
 	credit  int64
+	now     int64 // as last told
+	alarm   int64 // when Advance is wanted, 0 for never
 	onStart func()
 	onStep  func() subtask.Progress
 	// onFrame is called for each frame.
@@ -99,6 +101,17 @@ func (s *scripted) Step(int) subtask.Progress {
 
 func (s *scripted) Flush()               { s.call("flush") }
 func (s *scripted) SetInputRate(float64) {}
+
+// Advance fires the alarm once its time has come.
+func (s *scripted) Advance(now int64) {
+	s.now = now
+	if s.alarm != 0 && now >= s.alarm {
+		s.call("alarm %d", now-s.alarm)
+		s.alarm = 0
+	}
+}
+
+func (s *scripted) NextAdvance() (int64, bool) { return s.alarm, s.alarm != 0 }
 
 func (s *scripted) Metrics() subtask.Metrics { return subtask.Metrics{RecordsIn: int64(len(s.calls))} }
 
@@ -222,6 +235,30 @@ func TestMailInterruptsALongStep(t *testing.T) {
 		task.Finish()
 		<-task.Done()
 	})
+}
+
+// TestTaskWakesItsSubtaskByTheClock: not a millisecond before the time
+// (FLINK-9857), without anything arriving, and also while it waits for credit.
+func TestTaskWakesItsSubtaskByTheClock(t *testing.T) {
+	for name, waiting := range map[string]subtask.Progress{"idle": subtask.Idle, "blocked": subtask.Blocked} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				at := time.Now().Add(1500*time.Millisecond + time.Microsecond)
+				s := &scripted{alarm: at.UnixMilli()}
+				s.onStep = func() subtask.Progress { return waiting }
+				task, _ := startTask(s)
+				time.Sleep(time.Until(time.UnixMilli(at.UnixMilli())) - time.Nanosecond)
+				task.Trigger(element.Barrier{Checkpoint: 1}) // a look at the clock a little too early
+				synctest.Wait()
+				time.Sleep(time.Minute)
+				task.Finish()
+				<-task.Done()
+				if have := strings.Join(s.calls, ", "); have != "start, trigger 1, alarm 0, end 5, close" {
+					t.Errorf("calls are %s, want the alarm at its time, once", have)
+				}
+			})
+		})
+	}
 }
 
 func TestBlockedTaskWaitsForCredit(t *testing.T) {
