@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/state"
@@ -151,4 +152,92 @@ func storedParts(t *testing.T, name string, fill func(t *testing.T, index, paral
 		t.Fatal(err)
 	}
 	return parts
+}
+
+// kinds are the states of testdata/kinds.json: one of each kind, some with time-to-live.
+type kinds struct {
+	keyed  *state.Keyed[position]
+	list   state.List[visit]
+	byGate state.Map[position, int64]
+	sum    *state.Reducing[int64]
+	mean   *state.Aggregating[int64, Sum, float64]
+	timed  state.Value[string]
+	aged   state.Map[string, visit]
+}
+
+func openKinds(t *testing.T, index, parallelism int, now time.Time) *kinds {
+	t.Helper()
+	k, err := state.NewKeyed[position](state.Options{
+		Operator: "stored", Range: keygroup.RangeOf(index, parallelism, 128), MaxParallelism: 128, Backend: memory.New(),
+		Now: func() time.Time { return now },
+	})
+	check(err)
+	o := &kinds{keyed: k}
+	o.list, err = state.NewList[visit](k, "list")
+	check(err)
+	o.byGate, err = state.NewMap[position, int64](k, "by gate")
+	check(err)
+	o.sum, err = state.NewReducing(k, "sum", func(sofar, v int64) (int64, error) { return sofar + v, nil })
+	check(err)
+	o.mean, err = state.NewAggregating(k, "mean", Mean{})
+	check(err)
+	o.timed, err = state.NewValue[string](k, "timed", state.WithTTL(time.Hour))
+	check(err)
+	o.aged, err = state.NewMap[string, visit](k, "aged", state.WithTTL(time.Hour, state.NotWhileDown))
+	check(err)
+	return o
+}
+
+// A snapshot of the version that first had every kind restores into this one.
+func TestStoredKindsRestore(t *testing.T) {
+	written := time.UnixMilli(1_800_000_000_000)
+	parts := storedParts(t, "kinds.json", func(t *testing.T, index, parallelism int) *state.Keyed[position] {
+		o := openKinds(t, index, parallelism, written)
+		check(o.keyed.Backend().Restore(nil))
+		for i := range storedKeys {
+			if o.keyed.SetCurrentKey(storedKey(i)) != nil {
+				continue
+			}
+			check(o.list.AddAll([]visit{visitOf(i), visitOf(i + 1)}))
+			check(o.byGate.Set(storedKey(i+1), int64(i)))
+			check(o.byGate.Set(storedKey(i+2), int64(-i)))
+			check(o.sum.Add(int64(i)))
+			check(o.mean.Add(int64(i)))
+			check(o.timed.Set("until later"))
+			check(o.aged.Set("u", visitOf(i)))
+		}
+		return o.keyed
+	})
+	found := 0
+	for index := range 3 {
+		o := openKinds(t, index, 3, written.Add(2*time.Hour))
+		check(o.keyed.Backend().Restore(parts))
+		for i := range storedKeys {
+			if o.keyed.SetCurrentKey(storedKey(i)) != nil {
+				continue
+			}
+			found++
+			list, err := o.list.Get()
+			check(err)
+			a, hasA, err := o.byGate.Get(storedKey(i + 1))
+			check(err)
+			b, hasB, err := o.byGate.Get(storedKey(i + 2))
+			check(err)
+			sum, _, err := o.sum.Get()
+			check(err)
+			mean, _, err := o.mean.Get()
+			check(err)
+			_, timed, err := o.timed.Get()
+			check(err)
+			aged, hasAged, err := o.aged.Get("u")
+			check(err)
+			if len(list) != 2 || *list[1].Last != -int64(i+1) || !hasA || !hasB || a != int64(i) || b != int64(-i) ||
+				sum != int64(i) || mean != float64(i) || timed || !hasAged || *aged.Last != int64(-i) {
+				t.Errorf("key %d: %+v, %d, %d, %d, %v, %v, %+v", i, list, a, b, sum, mean, timed, aged)
+			}
+		}
+	}
+	if found != storedKeys {
+		t.Errorf("%d keys", found)
+	}
 }
