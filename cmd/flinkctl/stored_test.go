@@ -237,7 +237,7 @@ func TestInspectErrors(t *testing.T) {
 		{[]string{"inspect", "--dump", "delays", path}, codeNotFound, "UID/STATE"},
 		{[]string{"inspect", "--dump", "delays/stat", path}, codeNotFound, `operator "delays" has the states stats, sketch`},
 		{[]string{"inspect", "--dump", "delay/stats", path}, codeNotFound, `operator "delay" has no state`},
-		{[]string{"inspect", "-D", "rest.port=1", path}, codeUsage, "belongs to the cluster"},
+		{[]string{"inspect", "-D", "taskmanager.numberOfTaskSlots=1", path}, codeUsage, "belongs to the cluster"},
 		{[]string{"inspect", "ftp://x/y"}, codeFailed, "s3://BUCKET/PREFIX"},
 	} {
 		stdout, stderr, code := flinkctl(t, test.args...)

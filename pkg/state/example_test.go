@@ -2,7 +2,6 @@ package state_test
 
 import (
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/weirstream/weir/pkg/keygroup"
@@ -32,7 +31,7 @@ func begin(ctx *state.Keyed[string], key string) {
 
 func check(err error) {
 	if err != nil {
-		log.Fatal(err)
+		panic(err) // an example has nobody to return it to
 	}
 }
 
