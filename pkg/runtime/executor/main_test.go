@@ -91,7 +91,7 @@ func (p *process) exitCode(t *testing.T) int {
 func serveTCP(t *testing.T) (*jobManager, <-chan struct{}) {
 	t.Helper()
 	registered := make(chan struct{}, 8)
-	j := &jobManager{sessions: map[ids.TaskManagerID]transport.ExecutorSession{}, address: map[ids.TaskManagerID]string{}, changed: registered}
+	j := &jobManager{metrics: map[ids.SubtaskID]*pb.SubtaskMetrics{}, sessions: map[ids.TaskManagerID]transport.ExecutorSession{}, address: map[ids.TaskManagerID]string{}, changed: registered}
 	l, err := transport.TCP{}.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
