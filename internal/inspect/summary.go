@@ -201,7 +201,7 @@ func (k *keyedCounts) add(ctx context.Context, s *Stored, p piece) error {
 
 func (k *keyedCounts) of(meta snapshot.StateMeta) *stateCount {
 	for _, c := range k.all {
-		if c.meta == meta {
+		if c.meta.Equal(meta) {
 			return c
 		}
 	}

@@ -61,6 +61,12 @@ type Barrier struct {
 	// SavepointDir is the directory (path or URI) below which a savepoint gets
 	// its own directory, see checkpointstore.SavepointLocation; empty for a checkpoint.
 	SavepointDir string
+	// Base is the published checkpoint whose shared files the snapshots of this
+	// one may refer to instead of uploading them again; 0 for none. The
+	// coordinator keeps those files until this checkpoint is completed or
+	// given up. That the barrier names it, and no subtask chooses, is what
+	// makes late notifications harmless.
+	Base ids.CheckpointID
 }
 
 // Frame is one unit of transfer on a channel. It is passed by value; Data is

@@ -243,6 +243,7 @@ type StateHandle struct {
 	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	Crc32C        uint32                 `protobuf:"fixed32,3,opt,name=crc32c,proto3" json:"crc32c,omitempty"`
 	Inline        []byte                 `protobuf:"bytes,4,opt,name=inline,proto3" json:"inline,omitempty"`
+	SharedSince   uint64                 `protobuf:"varint,5,opt,name=shared_since,json=sharedSince,proto3" json:"shared_since,omitempty"` // the checkpoint it was uploaded for, if later ones may refer to it; 0: private to one checkpoint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,6 +306,75 @@ func (x *StateHandle) GetInline() []byte {
 	return nil
 }
 
+func (x *StateHandle) GetSharedSince() uint64 {
+	if x != nil {
+		return x.SharedSince
+	}
+	return 0
+}
+
+// StoredSchema is a schema under which values were stored by earlier versions
+// of a program.
+type StoredSchema struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Codec         string                 `protobuf:"bytes,2,opt,name=codec,proto3" json:"codec,omitempty"`
+	Schema        string                 `protobuf:"bytes,3,opt,name=schema,proto3" json:"schema,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredSchema) Reset() {
+	*x = StoredSchema{}
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredSchema) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredSchema) ProtoMessage() {}
+
+func (x *StoredSchema) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredSchema.ProtoReflect.Descriptor instead.
+func (*StoredSchema) Descriptor() ([]byte, []int) {
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StoredSchema) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *StoredSchema) GetCodec() string {
+	if x != nil {
+		return x.Codec
+	}
+	return ""
+}
+
+func (x *StoredSchema) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
 type StateMeta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -312,13 +382,15 @@ type StateMeta struct {
 	Codec         string                 `protobuf:"bytes,3,opt,name=codec,proto3" json:"codec,omitempty"`
 	Schema        string                 `protobuf:"bytes,4,opt,name=schema,proto3" json:"schema,omitempty"`
 	KeySchema     string                 `protobuf:"bytes,5,opt,name=key_schema,json=keySchema,proto3" json:"key_schema,omitempty"`
+	SchemaId      uint64                 `protobuf:"varint,6,opt,name=schema_id,json=schemaId,proto3" json:"schema_id,omitempty"` // of values stored under codec and schema
+	Earlier       []*StoredSchema        `protobuf:"bytes,7,rep,name=earlier,proto3" json:"earlier,omitempty"`                    // of values carried along unchanged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StateMeta) Reset() {
 	*x = StateMeta{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[3]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +402,7 @@ func (x *StateMeta) String() string {
 func (*StateMeta) ProtoMessage() {}
 
 func (x *StateMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[3]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +415,7 @@ func (x *StateMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateMeta.ProtoReflect.Descriptor instead.
 func (*StateMeta) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{3}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StateMeta) GetName() string {
@@ -381,6 +453,73 @@ func (x *StateMeta) GetKeySchema() string {
 	return ""
 }
 
+func (x *StateMeta) GetSchemaId() uint64 {
+	if x != nil {
+		return x.SchemaId
+	}
+	return 0
+}
+
+func (x *StateMeta) GetEarlier() []*StoredSchema {
+	if x != nil {
+		return x.Earlier
+	}
+	return nil
+}
+
+// StateFile is one of the files in which a state backend keeps keyed state.
+type StateFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Local         string                 `protobuf:"bytes,1,opt,name=local,proto3" json:"local,omitempty"` // the backend's own name for it
+	Handle        *StateHandle           `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateFile) Reset() {
+	*x = StateFile{}
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateFile) ProtoMessage() {}
+
+func (x *StateFile) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateFile.ProtoReflect.Descriptor instead.
+func (*StateFile) Descriptor() ([]byte, []int) {
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *StateFile) GetLocal() string {
+	if x != nil {
+		return x.Local
+	}
+	return ""
+}
+
+func (x *StateFile) GetHandle() *StateHandle {
+	if x != nil {
+		return x.Handle
+	}
+	return nil
+}
+
 type KeyedStateHandle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Handle        *StateHandle           `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
@@ -388,13 +527,15 @@ type KeyedStateHandle struct {
 	LastGroup     uint32                 `protobuf:"varint,3,opt,name=last_group,json=lastGroup,proto3" json:"last_group,omitempty"` // inclusive
 	Offsets       []int64                `protobuf:"varint,4,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`               // one more than there are groups
 	States        []*StateMeta           `protobuf:"bytes,5,rep,name=states,proto3" json:"states,omitempty"`
+	Backend       string                 `protobuf:"bytes,6,opt,name=backend,proto3" json:"backend,omitempty"` // whose files hold the state; then handle and offsets are absent
+	Files         []*StateFile           `protobuf:"bytes,7,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyedStateHandle) Reset() {
 	*x = KeyedStateHandle{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[4]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +547,7 @@ func (x *KeyedStateHandle) String() string {
 func (*KeyedStateHandle) ProtoMessage() {}
 
 func (x *KeyedStateHandle) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[4]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +560,7 @@ func (x *KeyedStateHandle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyedStateHandle.ProtoReflect.Descriptor instead.
 func (*KeyedStateHandle) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{4}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *KeyedStateHandle) GetHandle() *StateHandle {
@@ -457,6 +598,20 @@ func (x *KeyedStateHandle) GetStates() []*StateMeta {
 	return nil
 }
 
+func (x *KeyedStateHandle) GetBackend() string {
+	if x != nil {
+		return x.Backend
+	}
+	return ""
+}
+
+func (x *KeyedStateHandle) GetFiles() []*StateFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
 type OperatorStateHandle struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -471,7 +626,7 @@ type OperatorStateHandle struct {
 
 func (x *OperatorStateHandle) Reset() {
 	*x = OperatorStateHandle{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[5]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +638,7 @@ func (x *OperatorStateHandle) String() string {
 func (*OperatorStateHandle) ProtoMessage() {}
 
 func (x *OperatorStateHandle) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[5]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +651,7 @@ func (x *OperatorStateHandle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorStateHandle.ProtoReflect.Descriptor instead.
 func (*OperatorStateHandle) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{5}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OperatorStateHandle) GetName() string {
@@ -552,7 +707,7 @@ type OperatorSubtaskState struct {
 
 func (x *OperatorSubtaskState) Reset() {
 	*x = OperatorSubtaskState{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[6]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +719,7 @@ func (x *OperatorSubtaskState) String() string {
 func (*OperatorSubtaskState) ProtoMessage() {}
 
 func (x *OperatorSubtaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[6]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +732,7 @@ func (x *OperatorSubtaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorSubtaskState.ProtoReflect.Descriptor instead.
 func (*OperatorSubtaskState) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{6}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OperatorSubtaskState) GetUid() string {
@@ -612,7 +767,7 @@ type SubtaskState struct {
 
 func (x *SubtaskState) Reset() {
 	*x = SubtaskState{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[7]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +779,7 @@ func (x *SubtaskState) String() string {
 func (*SubtaskState) ProtoMessage() {}
 
 func (x *SubtaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[7]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +792,7 @@ func (x *SubtaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskState.ProtoReflect.Descriptor instead.
 func (*SubtaskState) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{7}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubtaskState) GetSubtask() *SubtaskID {
@@ -670,7 +825,7 @@ type Split struct {
 
 func (x *Split) Reset() {
 	*x = Split{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[8]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +837,7 @@ func (x *Split) String() string {
 func (*Split) ProtoMessage() {}
 
 func (x *Split) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[8]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +850,7 @@ func (x *Split) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Split.ProtoReflect.Descriptor instead.
 func (*Split) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{8}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Split) GetData() []byte {
@@ -716,7 +871,7 @@ type SplitList struct {
 
 func (x *SplitList) Reset() {
 	*x = SplitList{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[9]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +883,7 @@ func (x *SplitList) String() string {
 func (*SplitList) ProtoMessage() {}
 
 func (x *SplitList) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[9]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +896,7 @@ func (x *SplitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitList.ProtoReflect.Descriptor instead.
 func (*SplitList) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{9}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SplitList) GetUid() string {
@@ -777,7 +932,7 @@ type OperatorState struct {
 
 func (x *OperatorState) Reset() {
 	*x = OperatorState{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[10]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +944,7 @@ func (x *OperatorState) String() string {
 func (*OperatorState) ProtoMessage() {}
 
 func (x *OperatorState) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[10]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +957,7 @@ func (x *OperatorState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorState.ProtoReflect.Descriptor instead.
 func (*OperatorState) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OperatorState) GetUid() string {
@@ -843,7 +998,7 @@ type EndedSubtask struct {
 
 func (x *EndedSubtask) Reset() {
 	*x = EndedSubtask{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[11]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +1010,7 @@ func (x *EndedSubtask) String() string {
 func (*EndedSubtask) ProtoMessage() {}
 
 func (x *EndedSubtask) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[11]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +1023,7 @@ func (x *EndedSubtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedSubtask.ProtoReflect.Descriptor instead.
 func (*EndedSubtask) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EndedSubtask) GetUid() string {
@@ -905,7 +1060,7 @@ type CompletedCheckpoint struct {
 
 func (x *CompletedCheckpoint) Reset() {
 	*x = CompletedCheckpoint{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[12]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +1072,7 @@ func (x *CompletedCheckpoint) String() string {
 func (*CompletedCheckpoint) ProtoMessage() {}
 
 func (x *CompletedCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[12]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1085,7 @@ func (x *CompletedCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletedCheckpoint.ProtoReflect.Descriptor instead.
 func (*CompletedCheckpoint) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CompletedCheckpoint) GetJobId() string {
@@ -1020,7 +1175,7 @@ type CheckpointRef struct {
 
 func (x *CheckpointRef) Reset() {
 	*x = CheckpointRef{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[13]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1187,7 @@ func (x *CheckpointRef) String() string {
 func (*CheckpointRef) ProtoMessage() {}
 
 func (x *CheckpointRef) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[13]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1200,7 @@ func (x *CheckpointRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRef.ProtoReflect.Descriptor instead.
 func (*CheckpointRef) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CheckpointRef) GetId() uint64 {
@@ -1074,7 +1229,7 @@ type FailureCause struct {
 
 func (x *FailureCause) Reset() {
 	*x = FailureCause{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[14]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1241,7 @@ func (x *FailureCause) String() string {
 func (*FailureCause) ProtoMessage() {}
 
 func (x *FailureCause) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[14]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1254,7 @@ func (x *FailureCause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailureCause.ProtoReflect.Descriptor instead.
 func (*FailureCause) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FailureCause) GetKind() string {
@@ -1153,7 +1308,7 @@ type JobRecord struct {
 
 func (x *JobRecord) Reset() {
 	*x = JobRecord{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[15]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1320,7 @@ func (x *JobRecord) String() string {
 func (*JobRecord) ProtoMessage() {}
 
 func (x *JobRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[15]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1333,7 @@ func (x *JobRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRecord.ProtoReflect.Descriptor instead.
 func (*JobRecord) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobRecord) GetJobId() string {
@@ -1282,19 +1437,29 @@ const file_weir_v1_checkpoint_proto_rawDesc = "" +
 	"\x06number\x18\x02 \x01(\rR\x06number\"9\n" +
 	"\tSubtaskID\x12\x16\n" +
 	"\x06vertex\x18\x01 \x01(\x05R\x06vertex\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x05R\x05index\"e\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\"\x88\x01\n" +
 	"\vStateHandle\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
 	"\x06crc32c\x18\x03 \x01(\aR\x06crc32c\x12\x16\n" +
-	"\x06inline\x18\x04 \x01(\fR\x06inline\"\x80\x01\n" +
+	"\x06inline\x18\x04 \x01(\fR\x06inline\x12!\n" +
+	"\fshared_since\x18\x05 \x01(\x04R\vsharedSince\"L\n" +
+	"\fStoredSchema\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05codec\x18\x02 \x01(\tR\x05codec\x12\x16\n" +
+	"\x06schema\x18\x03 \x01(\tR\x06schema\"\xce\x01\n" +
 	"\tStateMeta\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05codec\x18\x03 \x01(\tR\x05codec\x12\x16\n" +
 	"\x06schema\x18\x04 \x01(\tR\x06schema\x12\x1d\n" +
 	"\n" +
-	"key_schema\x18\x05 \x01(\tR\tkeySchema\"\xc6\x01\n" +
+	"key_schema\x18\x05 \x01(\tR\tkeySchema\x12\x1b\n" +
+	"\tschema_id\x18\x06 \x01(\x04R\bschemaId\x12/\n" +
+	"\aearlier\x18\a \x03(\v2\x15.weir.v1.StoredSchemaR\aearlier\"O\n" +
+	"\tStateFile\x12\x14\n" +
+	"\x05local\x18\x01 \x01(\tR\x05local\x12,\n" +
+	"\x06handle\x18\x02 \x01(\v2\x14.weir.v1.StateHandleR\x06handle\"\x8a\x02\n" +
 	"\x10KeyedStateHandle\x12,\n" +
 	"\x06handle\x18\x01 \x01(\v2\x14.weir.v1.StateHandleR\x06handle\x12\x1f\n" +
 	"\vfirst_group\x18\x02 \x01(\rR\n" +
@@ -1302,7 +1467,9 @@ const file_weir_v1_checkpoint_proto_rawDesc = "" +
 	"\n" +
 	"last_group\x18\x03 \x01(\rR\tlastGroup\x12\x18\n" +
 	"\aoffsets\x18\x04 \x03(\x03R\aoffsets\x12*\n" +
-	"\x06states\x18\x05 \x03(\v2\x12.weir.v1.StateMetaR\x06states\"\xea\x01\n" +
+	"\x06states\x18\x05 \x03(\v2\x12.weir.v1.StateMetaR\x06states\x12\x18\n" +
+	"\abackend\x18\x06 \x01(\tR\abackend\x12(\n" +
+	"\x05files\x18\a \x03(\v2\x12.weir.v1.StateFileR\x05files\"\xea\x01\n" +
 	"\x13OperatorStateHandle\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
 	"\x0eredistribution\x18\x02 \x01(\x0e2\x17.weir.v1.RedistributionR\x0eredistribution\x12,\n" +
@@ -1397,51 +1564,56 @@ func file_weir_v1_checkpoint_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_checkpoint_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weir_v1_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_weir_v1_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_weir_v1_checkpoint_proto_goTypes = []any{
 	(Redistribution)(0),          // 0: weir.v1.Redistribution
 	(CheckpointKind)(0),          // 1: weir.v1.CheckpointKind
 	(*AttemptID)(nil),            // 2: weir.v1.AttemptID
 	(*SubtaskID)(nil),            // 3: weir.v1.SubtaskID
 	(*StateHandle)(nil),          // 4: weir.v1.StateHandle
-	(*StateMeta)(nil),            // 5: weir.v1.StateMeta
-	(*KeyedStateHandle)(nil),     // 6: weir.v1.KeyedStateHandle
-	(*OperatorStateHandle)(nil),  // 7: weir.v1.OperatorStateHandle
-	(*OperatorSubtaskState)(nil), // 8: weir.v1.OperatorSubtaskState
-	(*SubtaskState)(nil),         // 9: weir.v1.SubtaskState
-	(*Split)(nil),                // 10: weir.v1.Split
-	(*SplitList)(nil),            // 11: weir.v1.SplitList
-	(*OperatorState)(nil),        // 12: weir.v1.OperatorState
-	(*EndedSubtask)(nil),         // 13: weir.v1.EndedSubtask
-	(*CompletedCheckpoint)(nil),  // 14: weir.v1.CompletedCheckpoint
-	(*CheckpointRef)(nil),        // 15: weir.v1.CheckpointRef
-	(*FailureCause)(nil),         // 16: weir.v1.FailureCause
-	(*JobRecord)(nil),            // 17: weir.v1.JobRecord
+	(*StoredSchema)(nil),         // 5: weir.v1.StoredSchema
+	(*StateMeta)(nil),            // 6: weir.v1.StateMeta
+	(*StateFile)(nil),            // 7: weir.v1.StateFile
+	(*KeyedStateHandle)(nil),     // 8: weir.v1.KeyedStateHandle
+	(*OperatorStateHandle)(nil),  // 9: weir.v1.OperatorStateHandle
+	(*OperatorSubtaskState)(nil), // 10: weir.v1.OperatorSubtaskState
+	(*SubtaskState)(nil),         // 11: weir.v1.SubtaskState
+	(*Split)(nil),                // 12: weir.v1.Split
+	(*SplitList)(nil),            // 13: weir.v1.SplitList
+	(*OperatorState)(nil),        // 14: weir.v1.OperatorState
+	(*EndedSubtask)(nil),         // 15: weir.v1.EndedSubtask
+	(*CompletedCheckpoint)(nil),  // 16: weir.v1.CompletedCheckpoint
+	(*CheckpointRef)(nil),        // 17: weir.v1.CheckpointRef
+	(*FailureCause)(nil),         // 18: weir.v1.FailureCause
+	(*JobRecord)(nil),            // 19: weir.v1.JobRecord
 }
 var file_weir_v1_checkpoint_proto_depIdxs = []int32{
-	4,  // 0: weir.v1.KeyedStateHandle.handle:type_name -> weir.v1.StateHandle
-	5,  // 1: weir.v1.KeyedStateHandle.states:type_name -> weir.v1.StateMeta
-	0,  // 2: weir.v1.OperatorStateHandle.redistribution:type_name -> weir.v1.Redistribution
-	4,  // 3: weir.v1.OperatorStateHandle.handle:type_name -> weir.v1.StateHandle
-	6,  // 4: weir.v1.OperatorSubtaskState.keyed:type_name -> weir.v1.KeyedStateHandle
-	7,  // 5: weir.v1.OperatorSubtaskState.lists:type_name -> weir.v1.OperatorStateHandle
-	3,  // 6: weir.v1.SubtaskState.subtask:type_name -> weir.v1.SubtaskID
-	8,  // 7: weir.v1.SubtaskState.operators:type_name -> weir.v1.OperatorSubtaskState
-	10, // 8: weir.v1.SplitList.splits:type_name -> weir.v1.Split
-	8,  // 9: weir.v1.OperatorState.subtasks:type_name -> weir.v1.OperatorSubtaskState
-	2,  // 10: weir.v1.CompletedCheckpoint.attempt:type_name -> weir.v1.AttemptID
-	1,  // 11: weir.v1.CompletedCheckpoint.kind:type_name -> weir.v1.CheckpointKind
-	12, // 12: weir.v1.CompletedCheckpoint.operators:type_name -> weir.v1.OperatorState
-	11, // 13: weir.v1.CompletedCheckpoint.splits:type_name -> weir.v1.SplitList
-	13, // 14: weir.v1.CompletedCheckpoint.end_of_data:type_name -> weir.v1.EndedSubtask
-	15, // 15: weir.v1.JobRecord.latest:type_name -> weir.v1.CheckpointRef
-	15, // 16: weir.v1.JobRecord.retained:type_name -> weir.v1.CheckpointRef
-	16, // 17: weir.v1.JobRecord.cause:type_name -> weir.v1.FailureCause
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	5,  // 0: weir.v1.StateMeta.earlier:type_name -> weir.v1.StoredSchema
+	4,  // 1: weir.v1.StateFile.handle:type_name -> weir.v1.StateHandle
+	4,  // 2: weir.v1.KeyedStateHandle.handle:type_name -> weir.v1.StateHandle
+	6,  // 3: weir.v1.KeyedStateHandle.states:type_name -> weir.v1.StateMeta
+	7,  // 4: weir.v1.KeyedStateHandle.files:type_name -> weir.v1.StateFile
+	0,  // 5: weir.v1.OperatorStateHandle.redistribution:type_name -> weir.v1.Redistribution
+	4,  // 6: weir.v1.OperatorStateHandle.handle:type_name -> weir.v1.StateHandle
+	8,  // 7: weir.v1.OperatorSubtaskState.keyed:type_name -> weir.v1.KeyedStateHandle
+	9,  // 8: weir.v1.OperatorSubtaskState.lists:type_name -> weir.v1.OperatorStateHandle
+	3,  // 9: weir.v1.SubtaskState.subtask:type_name -> weir.v1.SubtaskID
+	10, // 10: weir.v1.SubtaskState.operators:type_name -> weir.v1.OperatorSubtaskState
+	12, // 11: weir.v1.SplitList.splits:type_name -> weir.v1.Split
+	10, // 12: weir.v1.OperatorState.subtasks:type_name -> weir.v1.OperatorSubtaskState
+	2,  // 13: weir.v1.CompletedCheckpoint.attempt:type_name -> weir.v1.AttemptID
+	1,  // 14: weir.v1.CompletedCheckpoint.kind:type_name -> weir.v1.CheckpointKind
+	14, // 15: weir.v1.CompletedCheckpoint.operators:type_name -> weir.v1.OperatorState
+	13, // 16: weir.v1.CompletedCheckpoint.splits:type_name -> weir.v1.SplitList
+	15, // 17: weir.v1.CompletedCheckpoint.end_of_data:type_name -> weir.v1.EndedSubtask
+	17, // 18: weir.v1.JobRecord.latest:type_name -> weir.v1.CheckpointRef
+	17, // 19: weir.v1.JobRecord.retained:type_name -> weir.v1.CheckpointRef
+	18, // 20: weir.v1.JobRecord.cause:type_name -> weir.v1.FailureCause
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_checkpoint_proto_init() }
@@ -1455,7 +1627,7 @@ func file_weir_v1_checkpoint_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_checkpoint_proto_rawDesc), len(file_weir_v1_checkpoint_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2255,6 +2255,7 @@ type TriggerCheckpoint struct {
 	Savepoint     bool                   `protobuf:"varint,3,opt,name=savepoint,proto3" json:"savepoint,omitempty"`
 	Stop          bool                   `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`
 	SavepointDir  string                 `protobuf:"bytes,5,opt,name=savepoint_dir,json=savepointDir,proto3" json:"savepoint_dir,omitempty"` // the directory below which it gets its own
+	Base          uint64                 `protobuf:"varint,6,opt,name=base,proto3" json:"base,omitempty"`                                    // the published checkpoint whose shared files may be referred to; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2322,6 +2323,13 @@ func (x *TriggerCheckpoint) GetSavepointDir() string {
 		return x.SavepointDir
 	}
 	return ""
+}
+
+func (x *TriggerCheckpoint) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
 }
 
 type NotifyCheckpoint struct {
@@ -2915,7 +2923,7 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"savepoints\x18\a \x03(\x04R\n" +
 	"savepoints\x12\x1c\n" +
 	"\tsuspended\x18\b \x01(\bR\tsuspended\x12/\n" +
-	"\x13default_parallelism\x18\t \x01(\x05R\x12defaultParallelism\"\xbb\x01\n" +
+	"\x13default_parallelism\x18\t \x01(\x05R\x12defaultParallelism\"\xcf\x01\n" +
 	"\x11TriggerCheckpoint\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x04R\n" +
@@ -2923,7 +2931,8 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\bsubtasks\x18\x02 \x03(\v2\x13.weir.v1.SubtaskRefR\bsubtasks\x12\x1c\n" +
 	"\tsavepoint\x18\x03 \x01(\bR\tsavepoint\x12\x12\n" +
 	"\x04stop\x18\x04 \x01(\bR\x04stop\x12#\n" +
-	"\rsavepoint_dir\x18\x05 \x01(\tR\fsavepointDir\"d\n" +
+	"\rsavepoint_dir\x18\x05 \x01(\tR\fsavepointDir\x12\x12\n" +
+	"\x04base\x18\x06 \x01(\x04R\x04base\"d\n" +
 	"\x10NotifyCheckpoint\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x04R\n" +

@@ -212,6 +212,7 @@ type Frame struct {
 	SavepointDir  string                 `protobuf:"bytes,7,opt,name=savepoint_dir,json=savepointDir,proto3" json:"savepoint_dir,omitempty"`
 	Watermark     int64                  `protobuf:"zigzag64,8,opt,name=watermark,proto3" json:"watermark,omitempty"`
 	Idle          bool                   `protobuf:"varint,9,opt,name=idle,proto3" json:"idle,omitempty"`
+	Base          uint64                 `protobuf:"varint,10,opt,name=base,proto3" json:"base,omitempty"` // of a barrier: the published checkpoint whose shared files may be referred to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -309,6 +310,13 @@ func (x *Frame) GetIdle() bool {
 	return false
 }
 
+func (x *Frame) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
 var File_weir_v1_exchange_proto protoreflect.FileDescriptor
 
 const file_weir_v1_exchange_proto_rawDesc = "" +
@@ -324,7 +332,7 @@ const file_weir_v1_exchange_proto_rawDesc = "" +
 	"\fwire_version\x18\x04 \x01(\rR\vwireVersion\"8\n" +
 	"\x06Credit\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\rR\achannel\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xfb\x01\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x8f\x02\n" +
 	"\x05Frame\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\rR\achannel\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x14\n" +
@@ -336,7 +344,9 @@ const file_weir_v1_exchange_proto_rawDesc = "" +
 	"\rbarrier_flags\x18\x06 \x01(\rR\fbarrierFlags\x12#\n" +
 	"\rsavepoint_dir\x18\a \x01(\tR\fsavepointDir\x12\x1c\n" +
 	"\twatermark\x18\b \x01(\x12R\twatermark\x12\x12\n" +
-	"\x04idle\x18\t \x01(\bR\x04idleB&Z$github.com/weirstream/weir/pkg/pb;pbb\x06proto3"
+	"\x04idle\x18\t \x01(\bR\x04idle\x12\x12\n" +
+	"\x04base\x18\n" +
+	" \x01(\x04R\x04baseB&Z$github.com/weirstream/weir/pkg/pb;pbb\x06proto3"
 
 var (
 	file_weir_v1_exchange_proto_rawDescOnce sync.Once

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weirstream/weir/pkg/ids"
@@ -19,7 +20,14 @@ type StateHandle struct {
 	// Inline holds the bytes themselves when they are few (see
 	// execution.checkpointing.memory-threshold).
 	Inline []byte
+	// SharedSince is the checkpoint that the object was uploaded for, if later
+	// checkpoints may refer to it too: it is deleted when nothing refers to it
+	// any more. 0 for an object that is private to its checkpoint.
+	SharedSince ids.CheckpointID
 }
+
+// IsShared reports whether several checkpoints may refer to the object.
+func (h StateHandle) IsShared() bool { return h.SharedSince != 0 }
 
 // IsInline reports whether the bytes travel in the handle.
 func (h StateHandle) IsInline() bool { return h.Name == "" }
@@ -33,15 +41,61 @@ type StateMeta struct {
 	Schema string // schema of the value in the codec's own notation
 	// KeySchema is the schema of the key (keyed state only).
 	KeySchema string
+	// SchemaID is what values stored under Codec and Schema have in their header.
+	SchemaID uint64
+	// Earlier are the schemas of values that earlier versions of the program
+	// stored and that are carried along unchanged, by ascending ID. Canonical
+	// snapshots have none.
+	Earlier []StoredSchema
 }
 
-// KeyedStateHandle refers to keyed state of one subtask, laid out by key
-// group: the bytes of group Range.First+i are Offsets[i] to Offsets[i+1].
+// Equal reports whether two descriptions are the same.
+func (m StateMeta) Equal(o StateMeta) bool {
+	return m.Name == o.Name && m.Kind == o.Kind && m.Codec == o.Codec && m.Schema == o.Schema && m.KeySchema == o.KeySchema &&
+		m.SchemaID == o.SchemaID && slices.Equal(m.Earlier, o.Earlier)
+}
+
+// StoredSchema is a schema that values were stored under.
+type StoredSchema struct {
+	ID            uint64
+	Codec, Schema string
+}
+
+// KeyedStateHandle refers to keyed state of one subtask, in one of two forms.
+//
+// Canonical, which every backend writes and reads: Handle is laid out by key
+// group, the bytes of group Range.First+i are Offsets[i] to Offsets[i+1].
+//
+// In files, for incremental checkpoints: Backend names the state backend, and
+// Files are what it keeps its state in. Handle and Offsets are zero.
 type KeyedStateHandle struct {
 	Handle  StateHandle
 	Range   keygroup.Range
 	Offsets []int64 // Range.Len()+1 entries
 	States  []StateMeta
+	Backend string
+	Files   []StateFile
+}
+
+// IsInFiles reports whether the state is in files of its backend.
+func (k KeyedStateHandle) IsInFiles() bool { return k.Backend != "" }
+
+// EachHandle calls f for every handle of the keyed state.
+func (k KeyedStateHandle) EachHandle(f func(StateHandle)) {
+	if !k.IsInFiles() {
+		f(k.Handle)
+		return
+	}
+	for _, file := range k.Files {
+		f(file.Handle)
+	}
+}
+
+// StateFile is one file of keyed state in files.
+type StateFile struct {
+	// Local is the backend's own name for the file, unique in its handle.
+	Local  string
+	Handle StateHandle
 }
 
 // Redistribution says how a list of operator state is spread over subtasks on restore.
@@ -184,7 +238,7 @@ func (c *CompletedCheckpoint) EachHandle(f func(StateHandle)) {
 // EachHandle calls f for every state handle of the operator snapshot.
 func (s OperatorSubtaskState) EachHandle(f func(StateHandle)) {
 	for _, k := range s.Keyed {
-		f(k.Handle)
+		k.EachHandle(f)
 	}
 	for _, l := range s.Lists {
 		f(l.Handle)

@@ -49,7 +49,7 @@ func SubtaskFromProto(p *pb.SubtaskID) (ids.SubtaskID, error) {
 
 // ToProto converts the handle. The inline bytes are shared, not copied.
 func (h StateHandle) ToProto() *pb.StateHandle {
-	return &pb.StateHandle{Name: h.Name, Size: h.Size, Crc32C: h.CRC32C, Inline: h.Inline}
+	return &pb.StateHandle{Name: h.Name, Size: h.Size, Crc32C: h.CRC32C, Inline: h.Inline, SharedSince: uint64(h.SharedSince)}
 }
 
 // StateHandleFromProto converts and checks a handle. The inline bytes are
@@ -58,13 +58,16 @@ func StateHandleFromProto(p *pb.StateHandle) (StateHandle, error) {
 	if p == nil {
 		return StateHandle{}, errors.New("state handle is missing")
 	}
-	h := StateHandle{Name: p.GetName(), Size: p.GetSize(), CRC32C: p.GetCrc32C()}
+	h := StateHandle{Name: p.GetName(), Size: p.GetSize(), CRC32C: p.GetCrc32C(), SharedSince: ids.CheckpointID(p.GetSharedSince())}
 	if len(p.GetInline()) > 0 {
 		h.Inline = p.GetInline()
 	}
 	if h.IsInline() {
 		if h.Size != int64(len(h.Inline)) {
 			return StateHandle{}, fmt.Errorf("inline state handle has %d bytes but says %d", len(h.Inline), h.Size)
+		}
+		if h.IsShared() {
+			return StateHandle{}, errors.New("inline state handle says that it is shared")
 		}
 		return h, nil
 	}
@@ -96,7 +99,10 @@ func validateHandleName(name string) error {
 
 // ToProto converts the description of a state.
 func (m StateMeta) ToProto() *pb.StateMeta {
-	return &pb.StateMeta{Name: m.Name, Kind: m.Kind, Codec: m.Codec, Schema: m.Schema, KeySchema: m.KeySchema}
+	return &pb.StateMeta{
+		Name: m.Name, Kind: m.Kind, Codec: m.Codec, Schema: m.Schema, KeySchema: m.KeySchema,
+		SchemaId: m.SchemaID, Earlier: mapSlice(m.Earlier, StoredSchema.ToProto),
+	}
 }
 
 // StateMetaFromProto converts the description of a state, which has a name.
@@ -104,20 +110,67 @@ func StateMetaFromProto(p *pb.StateMeta) (StateMeta, error) {
 	if p.GetName() == "" {
 		return StateMeta{}, errors.New("state has no name")
 	}
-	return StateMeta{
+	m := StateMeta{
 		Name: p.GetName(), Kind: p.GetKind(), Codec: p.GetCodec(), Schema: p.GetSchema(), KeySchema: p.GetKeySchema(),
-	}, nil
+		SchemaID: p.GetSchemaId(),
+	}
+	for i, e := range p.GetEarlier() {
+		if e.GetId() == m.SchemaID || i > 0 && e.GetId() <= m.Earlier[i-1].ID {
+			return StateMeta{}, fmt.Errorf("state %q has schema ID %d twice, or out of order", m.Name, e.GetId())
+		}
+		m.Earlier = append(m.Earlier, StoredSchema{ID: e.GetId(), Codec: e.GetCodec(), Schema: e.GetSchema()})
+	}
+	return m, nil
+}
+
+// ToProto converts the schema.
+func (s StoredSchema) ToProto() *pb.StoredSchema {
+	return &pb.StoredSchema{Id: s.ID, Codec: s.Codec, Schema: s.Schema}
+}
+
+// ToProto converts the file.
+func (f StateFile) ToProto() *pb.StateFile {
+	return &pb.StateFile{Local: f.Local, Handle: f.Handle.ToProto()}
+}
+
+// stateFilesFromProto converts and checks the files of keyed state.
+func stateFilesFromProto(p []*pb.StateFile) ([]StateFile, error) {
+	if len(p) == 0 {
+		return nil, nil
+	}
+	files := make([]StateFile, len(p))
+	seen := make(map[string]bool, len(p))
+	for i, f := range p {
+		if err := validateHandleName(f.GetLocal()); err != nil || strings.Contains(f.GetLocal(), "/") {
+			return nil, fmt.Errorf("file %q is not a clean name", f.GetLocal())
+		}
+		if seen[f.GetLocal()] {
+			return nil, fmt.Errorf("file %q is listed twice", f.GetLocal())
+		}
+		seen[f.GetLocal()] = true
+		handle, err := StateHandleFromProto(f.GetHandle())
+		if err != nil {
+			return nil, fmt.Errorf("file %q: %w", f.GetLocal(), err)
+		}
+		files[i] = StateFile{Local: f.GetLocal(), Handle: handle}
+	}
+	return files, nil
 }
 
 // ToProto converts the handle.
 func (k KeyedStateHandle) ToProto() *pb.KeyedStateHandle {
-	return &pb.KeyedStateHandle{
-		Handle:     k.Handle.ToProto(),
+	p := &pb.KeyedStateHandle{
 		FirstGroup: uint32(k.Range.First),
 		LastGroup:  uint32(k.Range.Last),
 		Offsets:    k.Offsets,
 		States:     mapSlice(k.States, StateMeta.ToProto),
+		Backend:    k.Backend,
+		Files:      mapSlice(k.Files, StateFile.ToProto),
 	}
+	if !k.IsInFiles() {
+		p.Handle = k.Handle.ToProto()
+	}
+	return p
 }
 
 // KeyedStateHandleFromProto converts a handle and checks that its offsets
@@ -131,6 +184,9 @@ func KeyedStateHandleFromProto(p *pb.KeyedStateHandle) (KeyedStateHandle, error)
 	}
 	if p.GetFirstGroup() > p.GetLastGroup() || p.GetLastGroup() >= keygroup.MaxParallelismLimit {
 		return fail(fmt.Errorf("not a range of groups below %d", keygroup.MaxParallelismLimit))
+	}
+	if p.GetBackend() != "" {
+		return keyedFilesFromProto(p, fail)
 	}
 	handle, err := StateHandleFromProto(p.GetHandle())
 	if err != nil {
@@ -153,6 +209,25 @@ func KeyedStateHandleFromProto(p *pb.KeyedStateHandle) (KeyedStateHandle, error)
 	}
 	if previous > handle.Size {
 		return fail(fmt.Errorf("offsets end at %d of %d bytes", previous, handle.Size))
+	}
+	if k.States, err = mapSliceErr(p.GetStates(), StateMetaFromProto); err != nil {
+		return fail(err)
+	}
+	return k, nil
+}
+
+// keyedFilesFromProto converts keyed state in files.
+func keyedFilesFromProto(p *pb.KeyedStateHandle, fail func(error) (KeyedStateHandle, error)) (KeyedStateHandle, error) {
+	if p.GetHandle() != nil || len(p.GetOffsets()) > 0 {
+		return fail(fmt.Errorf("has files of backend %q and canonical bytes", p.GetBackend()))
+	}
+	k := KeyedStateHandle{
+		Range:   keygroup.Range{First: keygroup.Group(p.GetFirstGroup()), Last: keygroup.Group(p.GetLastGroup())},
+		Backend: p.GetBackend(),
+	}
+	var err error
+	if k.Files, err = stateFilesFromProto(p.GetFiles()); err != nil {
+		return fail(err)
 	}
 	if k.States, err = mapSliceErr(p.GetStates(), StateMetaFromProto); err != nil {
 		return fail(err)

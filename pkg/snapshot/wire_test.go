@@ -30,21 +30,34 @@ var (
 		}
 		return StateHandle{
 			Name: drawName.Draw(t, "name"), Size: rapid.Int64Range(0, 1<<40).Draw(t, "size"), CRC32C: rapid.Uint32().Draw(t, "crc"),
+			SharedSince: ids.CheckpointID(rapid.Uint64Range(0, 9).Draw(t, "shared since")),
 		}
 	})
 
 	drawMeta = rapid.Custom(func(t *rapid.T) StateMeta {
 		text := rapid.StringN(0, 5, 20)
-		return StateMeta{
+		m := StateMeta{
 			Name: drawName.Draw(t, "state"), Kind: text.Draw(t, "kind"), Codec: text.Draw(t, "codec"),
 			Schema: text.Draw(t, "schema"), KeySchema: text.Draw(t, "key schema"),
 		}
+		for range rapid.IntRange(0, 2).Draw(t, "earlier") {
+			m.Earlier = append(m.Earlier, StoredSchema{ID: m.SchemaID, Codec: text.Draw(t, "codec"), Schema: text.Draw(t, "schema")})
+			m.SchemaID++
+		}
+		return m
 	})
 
 	drawKeyed = rapid.Custom(func(t *rapid.T) KeyedStateHandle {
 		k := KeyedStateHandle{Handle: drawHandle.Draw(t, "handle"), States: nilIfEmpty(rapid.SliceOfN(drawMeta, 0, 3).Draw(t, "states"))}
 		k.Range.First = keygroup.Group(rapid.IntRange(0, 100).Draw(t, "first"))
 		k.Range.Last = k.Range.First + keygroup.Group(rapid.IntRange(0, 27).Draw(t, "more"))
+		if rapid.Bool().Draw(t, "in files") {
+			k.Handle, k.Backend = StateHandle{}, "files"
+			k.Files = nilIfEmpty(rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) StateFile {
+				return StateFile{Local: rapid.StringMatching(`[a-z0-9]{1,4}`).Draw(t, "local"), Handle: drawHandle.Draw(t, "handle")}
+			}), 0, 3, func(f StateFile) string { return f.Local }).Draw(t, "files"))
+			return k
+		}
 		for offset := int64(0); len(k.Offsets) <= k.Range.Len(); {
 			offset = rapid.Int64Range(offset, k.Handle.Size).Draw(t, "offset")
 			k.Offsets = append(k.Offsets, offset)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weirstream/weir/pkg/codec"
+	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // Flags of stored values: what stands between them and the codec's bytes. In
@@ -35,21 +36,68 @@ type Form[V any] interface {
 	IsExpired(v *V, now int64) bool
 	// CanExpire reports whether IsExpired may ever say yes.
 	CanExpire() bool
+	// ForSchema is the same form for values whose codec's bytes were stored
+	// under another codec or schema. The error names what cannot be read.
+	ForSchema(codec, schema string) (Form[V], error)
+}
+
+// Schemas reads the values of one state whatever schema they were stored
+// under. The zero value reads nothing.
+type Schemas[V any] struct{ byID []schemaForm[V] }
+
+type schemaForm[V any] struct {
+	id   uint64
+	form Form[V]
+}
+
+// NewSchemas plans how the values of a stored state are read into the program's
+// type, of which f is the form. The error names what cannot be.
+func NewSchemas[V any](f Form[V], stored snapshot.StateMeta) (Schemas[V], error) {
+	var s Schemas[V]
+	add := func(id uint64, codec, schema string) error {
+		form, err := f.ForSchema(codec, schema)
+		if err != nil {
+			return fmt.Errorf("state %q: %w", stored.Name, err)
+		}
+		s.byID = append(s.byID, schemaForm[V]{id: id, form: form})
+		return nil
+	}
+	if err := add(stored.SchemaID, stored.Codec, stored.Schema); err != nil {
+		return Schemas[V]{}, err
+	}
+	for _, e := range stored.Earlier {
+		if err := add(e.ID, e.Codec, e.Schema); err != nil {
+			return Schemas[V]{}, err
+		}
+	}
+	return s, nil
+}
+
+// of finds the form for a schema ID. The list is short: one entry a version of
+// the program that changed the type.
+func (s *Schemas[V]) of(id uint64) Form[V] {
+	for i := range s.byID {
+		if s.byID[i].id == id {
+			return s.byID[i].form
+		}
+	}
+	return nil
 }
 
 // AppendStored appends the stored form of a value, header included.
-func AppendStored[V any](dst []byte, f Form[V], v *V, now int64) []byte {
-	return f.Append(AppendValueHeader(dst, 0, f.Flags()), v, now)
+func AppendStored[V any](dst []byte, f Form[V], schemaID uint64, v *V, now int64) []byte {
+	return f.Append(AppendValueHeader(dst, schemaID, f.Flags()), v, now)
 }
 
 // DecodeStored reads what AppendStored wrote. Errors wrap ErrCorrupt.
-func DecodeStored[V any](stored []byte, f Form[V], v *V) error {
+func DecodeStored[V any](stored []byte, s *Schemas[V], v *V) error {
 	schemaID, flags, rest, err := ValueHeader(stored)
 	if err != nil {
 		return err
 	}
-	if schemaID != 0 || flags&^(TimeFlag|AgeFlag) != 0 || flags == TimeFlag|AgeFlag {
-		return fmt.Errorf("%w: value has schema ID %d and flags %#x, this program knows schema ID 0 and flags %#x or %#x", ErrCorrupt, schemaID, flags, TimeFlag, AgeFlag)
+	f := s.of(schemaID)
+	if f == nil || flags&^(TimeFlag|AgeFlag) != 0 || flags == TimeFlag|AgeFlag {
+		return fmt.Errorf("%w: value has schema ID %d and flags %#x, which its snapshot does not list", ErrCorrupt, schemaID, flags)
 	}
 	n, err := f.Decode(rest, flags, v)
 	if err == nil && n != len(rest) {
@@ -105,3 +153,9 @@ func (plainForm[V]) IsExpired(*V, int64) bool { return false }
 
 // CanExpire implements Form.
 func (plainForm[V]) CanExpire() bool { return false }
+
+// ForSchema implements Form.
+func (f plainForm[V]) ForSchema(name, schema string) (Form[V], error) {
+	c, err := codec.ForSchema(f.codec, name, schema)
+	return plainForm[V]{c}, err
+}

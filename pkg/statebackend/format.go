@@ -21,9 +21,10 @@ import (
 // each element the time and its codec bytes. A map has an entry for every user
 // key, under the encoding of MapKey. Reducing and aggregating are values.
 //
-// A state's number is its place in the snapshot's list of StateMeta. Schema ID
-// 0 is the schema of that StateMeta; others are for values that were written
-// under earlier schemas and carried along.
+// A state's number is its place in the snapshot's list of StateMeta, which
+// says what the schema IDs mean. In this form all values of a state are stored
+// under the schema of its StateMeta, ID 0: whoever writes it migrates what was
+// written under earlier ones.
 const formatVersion = 1
 
 // writeBufferBytes is how much a Writer gathers before it writes.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weirstream/weir/pkg/codec"
 	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend"
@@ -55,8 +56,6 @@ func TestCheckMetaNamesWhatDiffers(t *testing.T) {
 	}
 	for _, change := range []func(m *snapshot.StateMeta) (was, is string){
 		func(m *snapshot.StateMeta) (string, string) { m.Kind = "list"; return "value", "list" },
-		func(m *snapshot.StateMeta) (string, string) { m.Codec = "weir/2"; return "weir/1", "weir/2" },
-		func(m *snapshot.StateMeta) (string, string) { m.Schema = "int32"; return "int64", "int32" },
 		func(m *snapshot.StateMeta) (string, string) {
 			m.KeySchema = "key/1:uint64"
 			return "key/1:string", "key/1:uint64"
@@ -94,4 +93,34 @@ func FuzzReadGroup(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// Values are read by the schema ID in their headers, and by nothing else.
+func TestSchemasReadWhatTheSnapshotLists(t *testing.T) {
+	c, err := codec.For[int64]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := statebackend.PlainForm(c)
+	own := snapshot.StateMeta{Name: "n", Codec: c.Name(), Schema: c.Schema(), SchemaID: 7}
+	schemas, err := statebackend.NewSchemas(form, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := int64(-3), int64(0)
+	if err := statebackend.DecodeStored(statebackend.AppendStored(nil, form, 7, &want, 0), &schemas, &got); err != nil || got != want {
+		t.Errorf("read %d, %v", got, err)
+	}
+	if err := statebackend.DecodeStored(statebackend.AppendStored(nil, form, 6, &want, 0), &schemas, &got); !errors.Is(err, statebackend.ErrCorrupt) {
+		t.Errorf("a schema ID that is not listed: %v", err)
+	}
+	for _, other := range []snapshot.StateMeta{
+		{Name: "n", Codec: "other/1", Schema: c.Schema()},
+		{Name: "n", Codec: c.Name(), Schema: "string"},
+		{Name: "n", Codec: c.Name(), Schema: c.Schema(), Earlier: []snapshot.StoredSchema{{ID: 1, Codec: c.Name(), Schema: "string"}}},
+	} {
+		if _, err := statebackend.NewSchemas(form, other); err == nil {
+			t.Errorf("%+v is read as %s", other, c.Schema())
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package statebackend
 
 import (
+	"context"
 	"io"
 
 	"github.com/weirstream/weir/pkg/codec"
@@ -17,6 +18,10 @@ type Options struct {
 	MaxParallelism int
 	// KeySchema is the schema of the program's key encoding.
 	KeySchema string
+	// Dir is a directory on local disk for this state alone; it may not exist
+	// yet. Backends on the heap ignore it. What is in it at Open is of an
+	// attempt that is over and is removed.
+	Dir string
 }
 
 // Backend opens keyed state. May be called concurrently.
@@ -65,14 +70,47 @@ type Frozen interface {
 	Release()
 }
 
+// FileFrozen is the Frozen of a backend that keeps its state in files, most of
+// which successive snapshots share: what an incremental checkpoint is made of.
+type FileFrozen interface {
+	Frozen
+	// Files brings what is only in memory into files and names all files that
+	// hold the view. They stay as they are until Release. Called at most once.
+	Files(ctx context.Context) (FileSet, error)
+}
+
+// FileSet is a view in files.
+type FileSet struct {
+	States []snapshot.StateMeta
+	Files  []File
+}
+
+// File is one file of a view.
+type File struct {
+	// Local is the backend's name for it. Within one life of a KeyedState, from
+	// Open to Close, no other content ever has the name of a Shared file; and a
+	// KeyedState that is restored from files keeps the names of those it goes
+	// on using, and gives their names to nothing else.
+	Local string
+	// Path is where it is on local disk.
+	Path string
+	Size int64
+	// Shared says that it never changes, so that later views may have it too.
+	Shared bool
+}
+
 // RestoredPart is one stored snapshot, or of it at least the groups that the
-// restoring subtask owns.
+// restoring subtask owns: canonical with Offsets and Data, or in Files.
 type RestoredPart struct {
 	// Range and Offsets are as in snapshot.KeyedStateHandle: Offsets index Data.
 	Range   keygroup.Range
 	Offsets []int64
 	States  []snapshot.StateMeta
 	Data    []byte
+	// Backend and Files are as in snapshot.KeyedStateHandle, the files on local
+	// disk. They belong to the caller, stay as they are, and may be linked.
+	Backend string
+	Files   []File
 }
 
 // Stats counts what a KeyedState holds.

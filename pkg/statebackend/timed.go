@@ -112,3 +112,10 @@ func (f TimedForm[V]) IsExpired(v *Timed[V], now int64) bool { return now-v.At >
 
 // CanExpire implements Form.
 func (TimedForm[V]) CanExpire() bool { return true }
+
+// ForSchema implements Form.
+func (f TimedForm[V]) ForSchema(name, schema string) (Form[Timed[V]], error) {
+	c, err := codec.ForSchema(f.Codec, name, schema)
+	f.Codec = c
+	return f, err
+}

@@ -27,6 +27,7 @@ const (
 	fieldSavepointDir = 7
 	fieldWatermark    = 8
 	fieldIdle         = 9
+	fieldBase         = 10
 )
 
 // The bits of barrier_flags.
@@ -135,7 +136,8 @@ func appendTrailer(b []byte, f *Frame) []byte {
 		b = protowire.AppendString(protowire.AppendTag(b, fieldSavepointDir, protowire.BytesType), f.Barrier.SavepointDir)
 	}
 	b = appendNumber(b, fieldWatermark, protowire.EncodeZigZag(f.Watermark))
-	return appendNumber(b, fieldIdle, protowire.EncodeBool(f.Idle))
+	b = appendNumber(b, fieldIdle, protowire.EncodeBool(f.Idle))
+	return appendNumber(b, fieldBase, uint64(f.Barrier.Base))
 }
 
 // decodeFrame reads a frame whose records stay where gRPC put them, if they
@@ -234,7 +236,7 @@ func parseFrame(b []byte, f *Frame) error {
 				return errors.New("savepoint directory is not UTF-8")
 			}
 			f.Barrier.SavepointDir = string(v)
-		case fieldChannel, fieldKind, fieldCount, fieldCheckpoint, fieldBarrierFlags, fieldWatermark, fieldIdle:
+		case fieldChannel, fieldKind, fieldCount, fieldCheckpoint, fieldBarrierFlags, fieldWatermark, fieldIdle, fieldBase:
 			if kind != protowire.VarintType {
 				return fmt.Errorf("field %d: %w", field, errField)
 			}
@@ -273,6 +275,8 @@ func (f *Frame) setNumber(field protowire.Number, v uint64) error {
 		f.Count = int(uint32(v))
 	case fieldCheckpoint:
 		f.Barrier.Checkpoint = ids.CheckpointID(v)
+	case fieldBase:
+		f.Barrier.Base = ids.CheckpointID(v)
 	case fieldBarrierFlags:
 		f.Barrier.Savepoint = v&flagSavepoint != 0
 		f.Barrier.Stop = v&flagStop != 0

@@ -128,7 +128,7 @@ func TestFieldsOfALaterVersionAreSkipped(t *testing.T) {
 func FuzzDecodeFrame(f *testing.F) {
 	for _, frame := range []Frame{
 		{Channel: 1, Frame: element.Frame{Kind: element.Records, Count: 2, Data: []byte("records")}},
-		{Frame: element.BarrierFrame(element.Barrier{Checkpoint: 9, Savepoint: true, SavepointDir: "s3://b/d"})},
+		{Frame: element.BarrierFrame(element.Barrier{Checkpoint: 9, Savepoint: true, SavepointDir: "s3://b/d", Base: 7})},
 		{Frame: element.Frame{Kind: element.WatermarkKind, Watermark: -1}},
 	} {
 		seed, err := proto.Marshal(generated(frame))

@@ -188,7 +188,7 @@ func assignmentToProto(a coordinator.SplitAssignment) *pb.AssignSplits {
 func triggerCommand(e coordinator.TriggerCheckpoint) *pb.ExecutorCommand {
 	trigger := &pb.TriggerCheckpoint{
 		Checkpoint: uint64(e.Barrier.Checkpoint), Savepoint: e.Barrier.Savepoint,
-		Stop: e.Barrier.Stop, SavepointDir: e.Barrier.SavepointDir,
+		Stop: e.Barrier.Stop, SavepointDir: e.Barrier.SavepointDir, Base: uint64(e.Barrier.Base),
 	}
 	for _, subtask := range e.Subtasks {
 		trigger.Subtasks = append(trigger.Subtasks, refOfSubtask(subtask))

@@ -26,7 +26,7 @@ func subtaskFromProto(p *pb.SubtaskRef) ids.SubtaskID {
 func barrierFromProto(p *pb.TriggerCheckpoint) element.Barrier {
 	return element.Barrier{
 		Checkpoint: ids.CheckpointID(p.GetCheckpoint()), Savepoint: p.GetSavepoint(),
-		Stop: p.GetStop(), SavepointDir: p.GetSavepointDir(),
+		Stop: p.GetStop(), SavepointDir: p.GetSavepointDir(), Base: ids.CheckpointID(p.GetBase()),
 	}
 }
 

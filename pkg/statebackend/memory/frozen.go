@@ -171,7 +171,7 @@ func (f *frozenTable[K, V]) write(w *statebackend.Writer, number, i int) {
 		for _, r := range chunk {
 			s := f.slot(r)
 			f.key = f.traits.key.Append(f.key[:0], &s.key)
-			f.value = statebackend.AppendStored(f.value[:0], f.traits.form, &s.value, f.now)
+			f.value = statebackend.AppendStored(f.value[:0], f.traits.form, 0, &s.value, f.now)
 			w.Entry(f.key, f.value)
 		}
 	}

@@ -182,3 +182,9 @@ func (f listForm[E]) IsExpired(v *list[E], now int64) bool {
 
 // CanExpire implements statebackend.Form.
 func (f listForm[E]) CanExpire() bool { return f.element.CanExpire() }
+
+// ForSchema implements statebackend.Form.
+func (f listForm[E]) ForSchema(codec, schema string) (statebackend.Form[list[E]], error) {
+	element, err := f.element.ForSchema(codec, schema)
+	return listForm[E]{element}, err
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
@@ -13,6 +14,14 @@ type mapTable[K, U comparable, V any] struct {
 	kind treeKind[U, V]
 	both *keygroup.Encoding[statebackend.MapKey[K, U]]
 	form statebackend.Form[V]
+	// values reads the values being restored.
+	values statebackend.Schemas[V]
+}
+
+// read implements registered.
+func (t *mapTable[K, U, V]) read(stored snapshot.StateMeta) (err error) {
+	t.values, err = statebackend.NewSchemas(t.form, stored)
+	return err
 }
 
 // mapState is the map of the current key: statebackend.Map.
@@ -169,7 +178,7 @@ func (t *mapTable[K, U, V]) restore(key, stored []byte, g keygroup.Group, maxPar
 		return fmt.Errorf("%w: user key %v of key %v is stored twice", statebackend.ErrCorrupt, k.User, k.Key)
 	}
 	it := t.kind.insert(&s.value, p, &k.User)
-	if err := statebackend.DecodeStored(stored, t.form, &it.value); err != nil {
+	if err := statebackend.DecodeStored(stored, &t.values, &it.value); err != nil {
 		return fmt.Errorf("value of user key %v of key %v: %w", k.User, k.Key, err)
 	}
 	return nil
@@ -211,7 +220,7 @@ func (f *frozenMaps[K, U, V]) write(w *statebackend.Writer, number, i int) {
 				}
 				f.keys.User = it.key
 				f.key = f.both.Append(f.key[:0], &f.keys)
-				f.value = statebackend.AppendStored(f.value[:0], f.form, &it.value, f.now)
+				f.value = statebackend.AppendStored(f.value[:0], f.form, 0, &it.value, f.now)
 				w.Entry(f.key, f.value)
 			}
 		}

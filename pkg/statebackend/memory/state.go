@@ -43,6 +43,8 @@ type registered interface {
 	freeze() view
 	stats() statebackend.Stats
 	touch(hashes []uint32)
+	// read prepares for entries stored under that description.
+	read(stored snapshot.StateMeta) error
 	// restore adds a stored entry of a key of group g.
 	restore(key, value []byte, g keygroup.Group, maxParallelism int) error
 }
@@ -100,6 +102,9 @@ func (s *State) match(stored []snapshot.StateMeta) ([]registered, error) {
 		if err := statebackend.CheckMeta(m, s.metas[at]); err != nil {
 			return nil, err
 		}
+		if err := s.tables[at].read(m); err != nil {
+			return nil, err
+		}
 		if slices.Contains(tables[:i], s.tables[at]) {
 			return nil, fmt.Errorf("%w: state %q is listed twice", statebackend.ErrCorrupt, m.Name)
 		}
@@ -124,6 +129,12 @@ func (s *State) restoreGroup(p *statebackend.RestoredPart, tables []registered, 
 	return nil
 }
 
+// read implements registered.
+func (t *table[K, V]) read(stored snapshot.StateMeta) (err error) {
+	t.schemas, err = statebackend.NewSchemas(t.traits.form, stored)
+	return err
+}
+
 // restore implements registered.
 func (t *table[K, V]) restore(key, stored []byte, g keygroup.Group, maxParallelism int) error {
 	k, n, err := t.traits.key.Decode(key)
@@ -144,7 +155,7 @@ func (t *table[K, V]) restore(key, stored []byte, g keygroup.Group, maxParalleli
 	if err != nil {
 		return err
 	}
-	if err := statebackend.DecodeStored(stored, t.traits.form, &s.value); err != nil {
+	if err := statebackend.DecodeStored(stored, &t.schemas, &s.value); err != nil {
 		return fmt.Errorf("value of key %v: %w", k, err)
 	}
 	return nil

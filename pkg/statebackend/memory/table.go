@@ -38,6 +38,7 @@ type table[K comparable, V any] struct {
 	log2Max    uint8 // page size that splits rather than doubles
 	deep       bool  // values are not flat
 	traits     traits[K, V]
+	schemas    statebackend.Schemas[V] // of the entries being restored
 	entries    int64
 	bytes      int64
 	// live counts the views not yet released. Only this is shared with other
