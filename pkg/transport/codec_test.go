@@ -24,7 +24,7 @@ func (o *countingOwner) Free() { o.freed++ }
 func generated(f Frame) *pb.Frame {
 	m := &pb.Frame{
 		Channel: f.Channel, Kind: uint32(f.Kind), Count: uint32(f.Count), Data: f.Data,
-		Checkpoint: uint64(f.Barrier.Checkpoint), SavepointDir: f.Barrier.SavepointDir,
+		Checkpoint: uint64(f.Barrier.Checkpoint), SavepointDir: f.Barrier.SavepointDir, Base: uint64(f.Barrier.Base),
 		Watermark: f.Watermark, Idle: f.Idle,
 	}
 	if f.Barrier.Savepoint {
@@ -46,7 +46,7 @@ func drawFrame(t *rapid.T) Frame {
 	f.Barrier = element.Barrier{
 		Checkpoint: ids.CheckpointID(rapid.Uint64().Draw(t, "checkpoint")),
 		Savepoint:  rapid.Bool().Draw(t, "savepoint"), Stop: rapid.Bool().Draw(t, "stop"),
-		SavepointDir: rapid.String().Draw(t, "dir"),
+		SavepointDir: rapid.String().Draw(t, "dir"), Base: ids.CheckpointID(rapid.Uint64().Draw(t, "base")),
 	}
 	f.Watermark = rapid.Int64().Draw(t, "watermark")
 	f.Idle = rapid.Bool().Draw(t, "idle")
