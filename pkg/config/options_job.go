@@ -42,6 +42,9 @@ var (
 	CheckpointRetained = intOption(settings{key: "execution.checkpointing.num-retained", scope: JobScope,
 		aliases: []string{"state.checkpoints.num-retained"},
 		doc:     "Completed checkpoints that are kept."}, "2", 1, 1000)
+	FallbackAllowDuplicates = boolOption(settings{key: "execution.checkpointing.fallback.allow-duplicates", scope: JobScope,
+		doc: "Whether a job whose newest checkpoint is corrupt goes on from an older one although a two-phase sink cannot take back " +
+			"what it has committed since, which then comes out twice. Otherwise such a job fails."}, "false")
 	CheckpointDir = storageOption(settings{key: "execution.checkpointing.dir", scope: JobScope,
 		aliases: []string{"state.checkpoints.dir"},
 		doc:     "Where checkpoints are stored; every process has to reach it. Empty means below high-availability.storageDir."})

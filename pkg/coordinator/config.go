@@ -105,6 +105,9 @@ type Config struct {
 	AllowNonRestoredState bool
 	// ClaimRestored makes RestoreFrom the job's own, see claim.go.
 	ClaimRestored bool
+	// AllowDuplicates lets the job fall back to an older checkpoint although a
+	// sink cannot take back what was committed since: that comes out twice.
+	AllowDuplicates bool
 
 	Checkpointing CheckpointConfig
 	Restart       RestartConfig

@@ -21,6 +21,8 @@ const (
 	phaseRestart
 	// phaseLoad: for the metadata of the restore point.
 	phaseLoad
+	// phaseFallback: for the record to name an older restore point, see fallback.go.
+	phaseFallback
 	// phaseSlots: for slots.
 	phaseSlots
 	// phaseLaunch: for executors to register.
@@ -62,6 +64,9 @@ type Coordinator struct {
 	restored restorePoint
 	sources  []*source
 	restarts restartPolicy
+	// Fallback to older checkpoints, see fallback.go.
+	broken    []CheckpointRef // corrupt, and in the record still; bounded by the retained ones
+	abandoned []CheckpointRef // out of the record with the write under way; then deleted
 
 	// Checkpoints, see checkpoint.go.
 	nextID         ids.CheckpointID
@@ -275,6 +280,8 @@ func (c *Coordinator) advance(now time.Time) {
 		if !c.timers.isSet(timerRestart) && c.record.publishing == nil {
 			c.beginAttempt(now)
 		}
+	case phaseFallback:
+		c.advanceFallback(now)
 	case phaseDeploy:
 		if c.attempt.active() == c.layout.total() {
 			c.enterRunning(now)

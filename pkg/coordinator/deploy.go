@@ -345,6 +345,9 @@ func (c *Coordinator) onTaskStatusChanged(now time.Time, e TaskStatusChanged) {
 			f.Kind = UserFailure
 		}
 		f.Message = c.describe(e.Subtask) + ": " + f.Message
+		if f.Kind == CorruptCheckpoint {
+			f = c.onStateCorrupt(now, f)
+		}
 		c.failover(now, f)
 	case Finished, Canceled:
 		if e.Status == Finished && a.finishing {

@@ -41,6 +41,7 @@ func (c *Coordinator) finishEnd(now time.Time) {
 		c.emit(a)
 	}
 	c.cancels = nil
+	c.discardAbandoned()
 	keep := c.record.desired.Retained
 	if !c.cfg.Checkpointing.Retention.Keeps(status) {
 		for _, ref := range keep {

@@ -98,7 +98,7 @@ func (c *Coordinator) beginAttempt(now time.Time) {
 	c.restored = restorePoint{}
 	switch {
 	case desired.Latest.ID != 0:
-		c.restored.ref = desired.Latest
+		c.restored.ref = c.restorable()
 	case c.cfg.RestoreFrom != "":
 		// Also after failures, until the job has a checkpoint of its own.
 		c.restored.ref = CheckpointRef{URI: c.cfg.RestoreFrom}
@@ -148,6 +148,10 @@ func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
 	}
 	c.resetSources(e.Checkpoint.Splits)
 	c.note(now, fmt.Sprintf("restoring from %s %d, %s", e.Checkpoint.Kind, e.Checkpoint.ID, e.Ref.URI))
+	if len(c.broken) > 0 {
+		c.fallBack(now)
+		return
+	}
 	c.requestSlots(now)
 }
 
@@ -172,15 +176,20 @@ func (c *Coordinator) restoreTargets() []snapshot.OperatorTarget {
 }
 
 // onCheckpointLoadFailed tries again for ever unless the content is the
-// trouble: a read that fails never means that there is no checkpoint (I9).
+// trouble (see also fallback.go): a read that fails never means that there is no checkpoint (I9).
 func (c *Coordinator) onCheckpointLoadFailed(now time.Time, e CheckpointLoadFailed) {
 	if c.phase != phaseLoad || e.Ref != c.restored.ref || c.timers.isSet(timerLoad) {
 		c.dropped.OutOfPlace++
 		return
 	}
-	if e.Permanent {
+	switch e.Kind {
+	case CorruptCheckpoint:
+		c.onMetadataCorrupt(now, e)
+		return
+	case PermanentFailure:
 		c.failForGood(now, permanent("cannot restore from %s: %s", e.Ref.URI, e.Reason))
 		return
+	case LostProcess, UserFailure:
 	}
 	d := c.retryLater(now, timerLoad)
 	c.detail = fmt.Sprintf("cannot read %s, trying again in %s: %s", e.Ref.URI, d, e.Reason)

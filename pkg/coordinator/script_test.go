@@ -187,8 +187,19 @@ func (a args) subtasks() []ids.SubtaskID {
 }
 
 func (a args) failure() Failure {
-	kinds := map[string]FailureKind{"lost": LostProcess, "user": UserFailure, "permanent": PermanentFailure}
+	kinds := map[string]FailureKind{"lost": LostProcess, "user": UserFailure, "corrupt": CorruptCheckpoint, "permanent": PermanentFailure}
 	return Failure{Kind: kinds[a.text("kind", "")], Message: a.text("reason", "boom")}
+}
+
+// loadFailure is of a read that failed, unless it is corrupt or permanent.
+func (a args) loadFailure() FailureKind {
+	switch {
+	case a.flag("corrupt"):
+		return CorruptCheckpoint
+	case a.flag("permanent"):
+		return PermanentFailure
+	}
+	return LostProcess
 }
 
 func (s *scene) command(d *datadriven.TestData) {
@@ -218,7 +229,7 @@ func (s *scene) command(d *datadriven.TestData) {
 	case "loaded":
 		s.step(s.loaded(a))
 	case "load-failed":
-		s.step(CheckpointLoadFailed{Token: a.token(), Ref: s.loading, Reason: a.text("reason", "503"), Permanent: a.flag("permanent")})
+		s.step(CheckpointLoadFailed{Token: a.token(), Ref: s.loading, Reason: a.text("reason", "503"), Kind: a.loadFailure()})
 	case "slots": // slots tms=: one slot on each TaskManager named
 		s.step(SlotsGranted{Attempt: a.attempt(), Slots: slotsOn(a.text("tms", "tm-1,tm-2"))})
 	case "short":
@@ -304,7 +315,11 @@ func (s *scene) newJob(a args) {
 	r.FixedAttempts, r.FixedDelay = a.number("fixed-attempts", 0), a.duration("fixed-delay", 0)
 	s.cfg.RestoreFrom, s.cfg.AllowNonRestoredState = a.text("restore-from", ""), a.flag("allow-non-restored")
 	s.cfg.ClaimRestored = a.flag("claim")
+	s.cfg.AllowDuplicates = a.flag("allow-duplicates")
 	s.graph = testGraph(s.t, a.number("parallelism", 2))
+	for i := range s.graph.Job.Operators {
+		s.graph.Job.Operators[i].CommitsRevocable = s.graph.Job.Operators[i].TwoPhase && a.flag("revocable")
+	}
 	s.c = New(s.cfg, s.graph)
 	s.step(DeadlinePassed{})
 }

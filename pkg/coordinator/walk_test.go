@@ -265,7 +265,7 @@ func (w *world) answer(e Effect) {
 		post(JobClaimed{Token: w.token, Record: w.durable.clone()})
 	case LoadCheckpoint:
 		if w.chance(3) {
-			post(CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: "503"})
+			post(CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: "503", Kind: LostProcess})
 			return
 		}
 		post(CheckpointLoaded{Token: e.Token, Ref: e.Ref, Checkpoint: w.metadata[e.Ref.ID]})

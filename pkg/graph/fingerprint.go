@@ -32,6 +32,7 @@ func Fingerprint(g JobGraph) string {
 		w.text(op.KeyType)
 		w.flag(op.Bounded)
 		w.flag(op.TwoPhase)
+		w.flag(op.CommitsRevocable)
 		w.flag(op.ChainingDisabled)
 	}
 	w.number(len(g.Edges))
@@ -144,6 +145,7 @@ func (d *differences) operator(s, b Operator) {
 	d.field(name+"key type", s.KeyType, b.KeyType)
 	d.field(name+"bounded", s.Bounded, b.Bounded)
 	d.field(name+"two-phase", s.TwoPhase, b.TwoPhase)
+	d.field(name+"commits revocable", s.CommitsRevocable, b.CommitsRevocable)
 	d.field(name+"chaining disabled", s.ChainingDisabled, b.ChainingDisabled)
 	d.field(name+"number of options", len(s.Options), len(b.Options))
 	for i := range min(len(s.Options), len(b.Options)) {

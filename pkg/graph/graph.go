@@ -54,6 +54,9 @@ type Operator struct {
 	// Stateful operators and sources and sinks must carry a user-given UID.
 	// TwoPhase sinks commit after a checkpoint is published.
 	TwoPhase bool
+	// CommitsRevocable is set for two-phase sinks that can take back what they
+	// have committed: a job that has only such may go back past a commit.
+	CommitsRevocable bool
 	// ChainingDisabled starts a new vertex at this operator.
 	ChainingDisabled bool
 }

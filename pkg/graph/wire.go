@@ -25,6 +25,7 @@ func ToProto(g JobGraph) *pb.JobGraph {
 			KeyType:          op.KeyType,
 			Bounded:          op.Bounded,
 			TwoPhase:         op.TwoPhase,
+			CommitsRevocable: op.CommitsRevocable,
 			ChainingDisabled: op.ChainingDisabled,
 		}
 		for _, option := range op.Options {
@@ -63,6 +64,7 @@ func FromProto(m *pb.JobGraph) (JobGraph, error) {
 			KeyType:          o.GetKeyType(),
 			Bounded:          o.GetBounded(),
 			TwoPhase:         o.GetTwoPhase(),
+			CommitsRevocable: o.GetCommitsRevocable(),
 			ChainingDisabled: o.GetChainingDisabled(),
 		}
 		for _, option := range o.GetOptions() {

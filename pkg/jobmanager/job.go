@@ -212,6 +212,7 @@ func coordinatorConfig(j *job) coordinator.Config {
 
 		AllowNonRestoredState: j.spec.GetAllowNonRestoredState(),
 		ClaimRestored:         j.spec.GetClaimRestored(),
+		AllowDuplicates:       config.FallbackAllowDuplicates.Get(c),
 		Checkpointing: coordinator.CheckpointConfig{
 			Interval:          config.CheckpointInterval.Get(c),
 			Timeout:           config.CheckpointTimeout.Get(c),

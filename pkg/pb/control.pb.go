@@ -93,6 +93,7 @@ const (
 	FailureKind_FAILURE_KIND_USER        FailureKind = 1 // error or panic of user code
 	FailureKind_FAILURE_KIND_PERMANENT   FailureKind = 2 // a restart cannot cure it
 	FailureKind_FAILURE_KIND_LOST        FailureKind = 3 // a process or connection was lost
+	FailureKind_FAILURE_KIND_CORRUPT     FailureKind = 4 // a file of the restored checkpoint is missing or broken, as the store has answered
 )
 
 // Enum value maps for FailureKind.
@@ -102,12 +103,14 @@ var (
 		1: "FAILURE_KIND_USER",
 		2: "FAILURE_KIND_PERMANENT",
 		3: "FAILURE_KIND_LOST",
+		4: "FAILURE_KIND_CORRUPT",
 	}
 	FailureKind_value = map[string]int32{
 		"FAILURE_KIND_UNSPECIFIED": 0,
 		"FAILURE_KIND_USER":        1,
 		"FAILURE_KIND_PERMANENT":   2,
 		"FAILURE_KIND_LOST":        3,
+		"FAILURE_KIND_CORRUPT":     4,
 	}
 )
 
@@ -2969,12 +2972,13 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x17TASK_STATUS_END_OF_DATA\x10\x03\x12\x18\n" +
 	"\x14TASK_STATUS_FINISHED\x10\x04\x12\x18\n" +
 	"\x14TASK_STATUS_CANCELED\x10\x05\x12\x16\n" +
-	"\x12TASK_STATUS_FAILED\x10\x06*u\n" +
+	"\x12TASK_STATUS_FAILED\x10\x06*\x8f\x01\n" +
 	"\vFailureKind\x12\x1c\n" +
 	"\x18FAILURE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FAILURE_KIND_USER\x10\x01\x12\x1a\n" +
 	"\x16FAILURE_KIND_PERMANENT\x10\x02\x12\x15\n" +
-	"\x11FAILURE_KIND_LOST\x10\x03B&Z$github.com/weirstream/weir/pkg/pb;pbb\x06proto3"
+	"\x11FAILURE_KIND_LOST\x10\x03\x12\x18\n" +
+	"\x14FAILURE_KIND_CORRUPT\x10\x04B&Z$github.com/weirstream/weir/pkg/pb;pbb\x06proto3"
 
 var (
 	file_weir_v1_control_proto_rawDescOnce sync.Once

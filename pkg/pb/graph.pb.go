@@ -86,6 +86,7 @@ type Operator struct {
 	Bounded          bool                   `protobuf:"varint,7,opt,name=bounded,proto3" json:"bounded,omitempty"`
 	TwoPhase         bool                   `protobuf:"varint,8,opt,name=two_phase,json=twoPhase,proto3" json:"two_phase,omitempty"`
 	ChainingDisabled bool                   `protobuf:"varint,9,opt,name=chaining_disabled,json=chainingDisabled,proto3" json:"chaining_disabled,omitempty"`
+	CommitsRevocable bool                   `protobuf:"varint,10,opt,name=commits_revocable,json=commitsRevocable,proto3" json:"commits_revocable,omitempty"` // a two-phase sink that can take back what it has committed
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -179,6 +180,13 @@ func (x *Operator) GetTwoPhase() bool {
 func (x *Operator) GetChainingDisabled() bool {
 	if x != nil {
 		return x.ChainingDisabled
+	}
+	return false
+}
+
+func (x *Operator) GetCommitsRevocable() bool {
+	if x != nil {
+		return x.CommitsRevocable
 	}
 	return false
 }
@@ -483,7 +491,7 @@ const file_weir_v1_graph_proto_rawDesc = "" +
 	"\x13weir/v1/graph.proto\x12\aweir.v1\"0\n" +
 	"\x06Option\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x9d\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xca\x02\n" +
 	"\bOperator\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12 \n" +
@@ -494,7 +502,9 @@ const file_weir_v1_graph_proto_rawDesc = "" +
 	"\bkey_type\x18\x06 \x01(\tR\akeyType\x12\x18\n" +
 	"\abounded\x18\a \x01(\bR\abounded\x12\x1b\n" +
 	"\ttwo_phase\x18\b \x01(\bR\btwoPhase\x12+\n" +
-	"\x11chaining_disabled\x18\t \x01(\bR\x10chainingDisabled\"\x8e\x01\n" +
+	"\x11chaining_disabled\x18\t \x01(\bR\x10chainingDisabled\x12+\n" +
+	"\x11commits_revocable\x18\n" +
+	" \x01(\bR\x10commitsRevocable\"\x8e\x01\n" +
 	"\x04Edge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\tR\x06output\x12\x0e\n" +

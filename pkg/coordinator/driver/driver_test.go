@@ -442,7 +442,7 @@ func TestMetadataIsWrittenReadAndDeleted(t *testing.T) {
 		if got := of[coordinator.CheckpointLoaded](m); len(got) != 1 || got[0].Checkpoint.ID != 3 || !strings.HasSuffix(got[0].Base, string(testJob)) {
 			t.Fatalf("loaded: %v", got)
 		}
-		if got := of[coordinator.CheckpointLoadFailed](m); len(got) != 1 || !got[0].Permanent {
+		if got := of[coordinator.CheckpointLoadFailed](m); len(got) != 1 || got[0].Kind != coordinator.CorruptCheckpoint {
 			t.Errorf("a checkpoint that does not exist: %v", got)
 		}
 		for object := range w.store.List(t.Context(), "chk") {
@@ -469,7 +469,7 @@ func TestI9LoadThatFailsIsNoPermanentFailure(t *testing.T) {
 		d := w.start(m, &cluster{})
 		defer d.Stop()
 		synctest.Wait()
-		if got := of[coordinator.CheckpointLoadFailed](m); len(got) != 1 || got[0].Permanent {
+		if got := of[coordinator.CheckpointLoadFailed](m); len(got) != 1 || got[0].Kind != coordinator.LostProcess {
 			t.Errorf("denied read of metadata: %v", got)
 		}
 	})

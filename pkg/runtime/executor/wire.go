@@ -157,6 +157,8 @@ func failureToProto(f coordinator.Failure) *pb.Failure {
 		p.Kind = pb.FailureKind_FAILURE_KIND_LOST
 	case coordinator.UserFailure:
 		p.Kind = pb.FailureKind_FAILURE_KIND_USER
+	case coordinator.CorruptCheckpoint:
+		p.Kind = pb.FailureKind_FAILURE_KIND_CORRUPT
 	case coordinator.PermanentFailure:
 		p.Kind = pb.FailureKind_FAILURE_KIND_PERMANENT
 	}

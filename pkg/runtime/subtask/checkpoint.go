@@ -264,9 +264,7 @@ func (s *Subtask) restore(ctx context.Context) Done {
 		uid := op.Context.Operator
 		r, err := s.readState(ctx, byUID[uid])
 		if err != nil {
-			// The store does not answer, which no code of the user's can help:
-			// the job waits for it as long as it takes (I9).
-			return fail(coordinator.LostProcess, err, uid)
+			return fail(kindOfReadError(err), err, uid)
 		}
 		if err := s.time.restore(op, r); err != nil {
 			return fail(coordinator.UserFailure, err, uid)

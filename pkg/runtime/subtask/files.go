@@ -3,7 +3,6 @@ package subtask
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
-	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend"
@@ -148,13 +146,12 @@ func (s *Subtask) readState(ctx context.Context, states []snapshot.OperatorSubta
 	return r, nil
 }
 
-// readHandle reads the bytes behind a handle. What is missing or corrupt will
-// be so again after a restart; a read that failed may succeed (I9).
-func (s *Subtask) readHandle(ctx context.Context, h snapshot.StateHandle) ([]byte, error) {
-	data, err := s.cfg.Store.ReadState(ctx, s.cfg.RestoreBase, h)
-	if errors.Is(err, checkpointstore.ErrCorrupt) || errors.Is(err, objectstore.ErrNotExist) {
-		return nil, operator.Permanent(err)
-	}
+// readHandle reads the bytes behind a handle.
+func (s *Subtask) readHandle(ctx context.Context, h snapshot.StateHandle) (data []byte, err error) {
+	err = s.readTwice(ctx, func() error {
+		data, err = s.cfg.Store.ReadState(ctx, s.cfg.RestoreBase, h)
+		return err
+	})
 	return data, err
 }
 
