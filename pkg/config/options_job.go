@@ -64,9 +64,10 @@ var (
 	CheckpointAlignedTimeout = durationOption(settings{key: "execution.checkpointing.aligned-checkpoint-timeout", scope: JobScope,
 		doc: "Alignment time after which an unaligned checkpoint is taken instead, where these are enabled. 0 starts unaligned."},
 		"0 s", 0, longest)
-	CheckpointIncremental = unsupportedOption(settings{key: "execution.checkpointing.incremental", scope: JobScope,
+	CheckpointIncremental = boolOption(settings{key: "execution.checkpointing.incremental", scope: JobScope,
 		aliases: []string{"state.backend.incremental"},
-		doc:     "Whether a checkpoint holds only what changed since the last one, with a backend that can."})
+		doc:     "Whether a checkpoint refers to files of the one before instead of uploading them again. Matters only with a state backend that keeps its state in files."},
+		"true")
 )
 
 // Backend is the name of a state backend.

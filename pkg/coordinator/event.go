@@ -148,7 +148,7 @@ type (
 	// Fenced means that a swap found a larger token or foreign content. This leader is over.
 	Fenced struct{ Token ids.FencingToken }
 
-	// CheckpointLoaded means that the metadata to restore from was read.
+	// CheckpointLoaded answers LoadCheckpoint: the metadata was read.
 	CheckpointLoaded struct {
 		Token      ids.FencingToken
 		Ref        CheckpointRef

@@ -72,9 +72,8 @@ func (c *Coordinator) onMetadataCorrupt(now time.Time, e CheckpointLoadFailed) {
 	c.record.desired.Cause = &f
 	c.note(now, f.Message)
 	c.retries = 0
-	c.restored = restorePoint{ref: c.restorable()}
-	c.detail = "reading " + c.restored.ref.URI
-	c.emit(LoadCheckpoint{Token: c.token, Ref: c.restored.ref})
+	c.restored = restorePoint{ref: c.restorable(), sweepDue: c.restored.sweepDue}
+	c.loadNext()
 }
 
 // leaveRestorePoint notes that the restore point is corrupt and finds out
@@ -192,6 +191,9 @@ func (c *Coordinator) advanceFallback(now time.Time) {
 		return
 	}
 	c.discardAbandoned()
+	// What a checkpoint refers to whose metadata is broken is known by now to
+	// be of no other.
+	c.sweepFenced()
 	c.requestSlots(now)
 }
 
@@ -201,8 +203,7 @@ func (c *Coordinator) discardAbandoned() {
 	for _, ref := range c.abandoned {
 		invariant.Check(ref.ID != c.record.desired.Latest.ID && !slices.Contains(c.record.desired.Retained, ref), "I4",
 			"checkpoint %d is discarded, which is retained", ref.ID)
-		c.dropLive(ref.ID)
-		c.emit(DiscardCheckpoint{Ref: ref})
+		c.discardRetained(ref)
 	}
 	c.abandoned = nil
 }

@@ -219,6 +219,7 @@ func coordinatorConfig(j *job) coordinator.Config {
 			MinPause:          config.CheckpointMinPause.Get(c),
 			MaxConcurrent:     config.CheckpointMaxConcurrent.Get(c),
 			TolerableFailures: config.CheckpointTolerableFailed.Get(c),
+			Incremental:       config.CheckpointIncremental.Get(c),
 			Retained:          config.CheckpointRetained.Get(c),
 			Retention:         retentionOf(config.CheckpointRetention.Get(c)),
 		},

@@ -1587,6 +1587,7 @@ type CheckpointInfo struct {
 	Acked           int32                  `protobuf:"varint,8,opt,name=acked,proto3" json:"acked,omitempty"`
 	Subtasks        int32                  `protobuf:"varint,9,opt,name=subtasks,proto3" json:"subtasks,omitempty"`
 	Path            string                 `protobuf:"bytes,10,opt,name=path,proto3" json:"path,omitempty"`
+	Uploaded        int64                  `protobuf:"varint,11,opt,name=uploaded,proto3" json:"uploaded,omitempty"` // of size, the bytes that were uploaded for it
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1689,6 +1690,13 @@ func (x *CheckpointInfo) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *CheckpointInfo) GetUploaded() int64 {
+	if x != nil {
+		return x.Uploaded
+	}
+	return 0
 }
 
 type ListCheckpointsRequest struct {
@@ -2229,7 +2237,7 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\x04R\n" +
-	"checkpoint\"\x8b\x02\n" +
+	"checkpoint\"\xa7\x02\n" +
 	"\x0eCheckpointInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
@@ -2242,7 +2250,8 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x05acked\x18\b \x01(\x05R\x05acked\x12\x1a\n" +
 	"\bsubtasks\x18\t \x01(\x05R\bsubtasks\x12\x12\n" +
 	"\x04path\x18\n" +
-	" \x01(\tR\x04path\"/\n" +
+	" \x01(\tR\x04path\x12\x1a\n" +
+	"\buploaded\x18\v \x01(\x03R\buploaded\"/\n" +
 	"\x16ListCheckpointsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\x8a\x01\n" +
 	"\x17ListCheckpointsResponse\x129\n" +

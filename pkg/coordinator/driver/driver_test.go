@@ -411,6 +411,11 @@ func completed(id ids.CheckpointID) *snapshot.CompletedCheckpoint {
 }
 
 func TestMetadataIsWrittenReadAndDeleted(t *testing.T) {
+	t.Run("own", func(t *testing.T) { testMetadata(t, false) })
+	t.Run("claimed", func(t *testing.T) { testMetadata(t, true) })
+}
+
+func testMetadata(t *testing.T, claimed bool) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		m := &machine{react: func(event coordinator.Event) []coordinator.Effect {
@@ -430,7 +435,7 @@ func TestMetadataIsWrittenReadAndDeleted(t *testing.T) {
 				return []coordinator.Effect{coordinator.LoadCheckpoint{Token: e.Token, Ref: coordinator.CheckpointRef{ID: 3, URI: e.URI}}}
 			case coordinator.CheckpointLoaded:
 				return []coordinator.Effect{
-					coordinator.DiscardCheckpoint{Ref: e.Ref},
+					coordinator.DiscardCheckpoint{Ref: e.Ref, Claimed: claimed},
 					coordinator.LoadCheckpoint{Token: e.Token, Ref: coordinator.CheckpointRef{ID: 9, URI: strings.Replace(e.Ref.URI, "chk-3", "chk-9", 1)}},
 				}
 			}
