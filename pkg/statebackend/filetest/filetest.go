@@ -3,11 +3,12 @@ package filetest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/weirstream/weir/pkg/keygroup"
@@ -113,18 +114,59 @@ type origin struct {
 	local string
 }
 
-// manifest is the content of the private file.
+// manifest is the content of the private file: a line with the number of
+// groups in a file, and one for each file.
 type manifest struct {
-	GroupsPerFile int             `json:"groups_per_file"`
-	Blocks        []manifestBlock `json:"blocks"`
+	groupsPerFile int
+	blocks        []manifestBlock
 }
 
 type manifestBlock struct {
-	Block int    `json:"block"`
-	File  string `json:"file"`
-	// Lengths are the bytes of each key group of the block that the view owns.
-	First   keygroup.Group `json:"first"`
-	Lengths []int64        `json:"lengths"`
+	block int
+	file  string
+	// lengths are the bytes of each key group of the block, from first on.
+	first   keygroup.Group
+	lengths []int64
+}
+
+func (m *manifest) encode() []byte {
+	out := strconv.AppendInt(nil, int64(m.groupsPerFile), 10)
+	for _, b := range m.blocks {
+		out = fmt.Appendf(out, "\n%d %s %d", b.block, b.file, b.first)
+		for _, n := range b.lengths {
+			out = fmt.Appendf(out, " %d", n)
+		}
+	}
+	return append(out, '\n')
+}
+
+func decodeManifest(content []byte) (*manifest, error) {
+	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
+	per, err := strconv.Atoi(lines[0])
+	m := &manifest{groupsPerFile: per}
+	for _, line := range lines[1:] {
+		fields := strings.Fields(line)
+		if err != nil || len(fields) < 3 {
+			return nil, fmt.Errorf("%w: %s", statebackend.ErrCorrupt, manifestName)
+		}
+		b := manifestBlock{file: fields[1], lengths: make([]int64, len(fields)-3)}
+		var first int
+		b.block, err = strconv.Atoi(fields[0])
+		if err == nil {
+			first, err = strconv.Atoi(fields[2])
+		}
+		b.first = keygroup.Group(first)
+		for i := range b.lengths {
+			if err == nil {
+				b.lengths[i], err = strconv.ParseInt(fields[i+3], 10, 64)
+			}
+		}
+		m.blocks = append(m.blocks, b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", statebackend.ErrCorrupt, manifestName, err)
+	}
+	return m, nil
 }
 
 // Restore implements statebackend.KeyedState.
@@ -162,25 +204,21 @@ func readManifest(p *statebackend.RestoredPart) (*manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &manifest{}
-	if err := json.Unmarshal(content, m); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", statebackend.ErrCorrupt, manifestName, err)
-	}
-	return m, nil
+	return decodeManifest(content)
 }
 
 // canonical puts the bytes of the files together.
 func (m *manifest) canonical(p *statebackend.RestoredPart) (statebackend.RestoredPart, error) {
 	groups := make([][]byte, p.Range.Len())
-	for _, b := range m.Blocks {
-		content, err := os.ReadFile(pathOf(p, b.File))
+	for _, b := range m.blocks {
+		content, err := os.ReadFile(pathOf(p, b.file))
 		if err != nil {
 			return statebackend.RestoredPart{}, err
 		}
-		for i, n := range b.Lengths {
-			g := int(b.First) + i - int(p.Range.First)
+		for i, n := range b.lengths {
+			g := int(b.first) + i - int(p.Range.First)
 			if n < 0 || n > int64(len(content)) || g < 0 || g >= len(groups) {
-				return statebackend.RestoredPart{}, fmt.Errorf("%w: file %s does not fit %s", statebackend.ErrCorrupt, b.File, manifestName)
+				return statebackend.RestoredPart{}, fmt.Errorf("%w: file %s does not fit %s", statebackend.ErrCorrupt, b.file, manifestName)
 			}
 			groups[g], content = content[:n], content[n:]
 		}
@@ -208,33 +246,33 @@ func (s *State) adopt(m *manifest, p *statebackend.RestoredPart, only bool) erro
 	f := &s.files
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, b := range m.Blocks {
+	for _, b := range m.blocks {
 		var n int
-		if _, err := fmt.Sscanf(b.File, nameForm, &n); err == nil && only {
+		if _, err := fmt.Sscanf(b.file, nameForm, &n); err == nil && only {
 			f.last = max(f.last, n)
 		}
 	}
 	own := p.Range == s.options.Range
-	for _, b := range m.Blocks {
-		last := b.First + keygroup.Group(len(b.Lengths)) - 1
-		first, end := s.blockRange(b.Block)
-		if m.GroupsPerFile != s.backend.groupsPerFile() || b.First != first || last != end {
+	for _, b := range m.blocks {
+		last := b.first + keygroup.Group(len(b.lengths)) - 1
+		first, end := s.blockRange(b.block)
+		if m.groupsPerFile != s.backend.groupsPerFile() || b.first != first || last != end {
 			continue
 		}
-		local := b.File
+		local := b.file
 		if !only || !own {
 			f.last++
 			local = fmt.Sprintf(nameForm, f.last)
-			f.origins[local] = origin{part: p.Number, local: b.File}
+			f.origins[local] = origin{part: p.Number, local: b.file}
 		}
-		content, err := os.ReadFile(pathOf(p, b.File))
+		content, err := os.ReadFile(pathOf(p, b.file))
 		if err != nil {
 			return err
 		}
-		if err := os.Link(pathOf(p, b.File), filepath.Join(f.dir, local)); err != nil {
+		if err := os.Link(pathOf(p, b.file), filepath.Join(f.dir, local)); err != nil {
 			return err
 		}
-		f.byBlock[b.Block] = &block{local: local, content: content, current: true}
+		f.byBlock[b.block] = &block{local: local, content: content, current: true}
 	}
 	return nil
 }
@@ -307,9 +345,9 @@ func (v *frozen) Files(ctx context.Context) (statebackend.FileSet, error) {
 	f.views++
 	v.inUse = true
 	set := statebackend.FileSet{States: states}
-	m := manifest{GroupsPerFile: v.state.backend.groupsPerFile()}
+	m := manifest{groupsPerFile: v.state.backend.groupsPerFile()}
 	r := v.state.options.Range
-	for n := int(r.First) / m.GroupsPerFile; n <= int(r.Last)/m.GroupsPerFile; n++ {
+	for n := int(r.First) / m.groupsPerFile; n <= int(r.Last)/m.groupsPerFile; n++ {
 		first, last := v.state.blockRange(n)
 		from, to := offsets[first-r.First], offsets[last-r.First+1]
 		if from == to {
@@ -319,19 +357,16 @@ func (v *frozen) Files(ctx context.Context) (statebackend.FileSet, error) {
 		if err != nil {
 			return statebackend.FileSet{}, err
 		}
-		entry := manifestBlock{Block: n, File: b.local, First: first}
+		entry := manifestBlock{block: n, file: b.local, first: first}
 		for g := first; g <= last; g++ {
-			entry.Lengths = append(entry.Lengths, offsets[g-r.First+1]-offsets[g-r.First])
+			entry.lengths = append(entry.lengths, offsets[g-r.First+1]-offsets[g-r.First])
 		}
-		m.Blocks = append(m.Blocks, entry)
+		m.blocks = append(m.blocks, entry)
 		set.Files = append(set.Files, statebackend.File{
 			Local: b.local, Path: filepath.Join(f.dir, b.local), Size: to - from, Shared: true,
 		})
 	}
-	content, err := json.Marshal(m)
-	if err != nil {
-		return statebackend.FileSet{}, err
-	}
+	content := m.encode()
 	// What is not shared may change as soon as the view is released: the file is
 	// overwritten in place, for those who linked it to notice.
 	path := filepath.Join(f.dir, manifestName)
