@@ -24,7 +24,7 @@ func (s *Store) FetchState(ctx context.Context, base string, handle snapshot.Sta
 	}
 	defer func() {
 		if closeErr := reader.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("fetch state: %w", closeErr)
+			err = errors.Join(fmt.Errorf("fetch state: %w", closeErr), os.Remove(path))
 		}
 	}()
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
