@@ -305,5 +305,4 @@ var unreadOptions = map[string]string{
 	"CheckpointMode":           "has one value in this version",
 	"CheckpointUnaligned":      "always false in this version",
 	"CheckpointAlignedTimeout": "matters to unaligned checkpoints only, which this version refuses",
-	"CheckpointIncremental":    "always false in this version",
 }

@@ -61,9 +61,13 @@ var (
 	CheckpointAlignedTimeout = durationOption(settings{key: "execution.checkpointing.aligned-checkpoint-timeout", scope: JobScope,
 		doc: "Alignment time after which an unaligned checkpoint is taken instead, where these are enabled. 0 starts unaligned."},
 		"0 s", 0, longest)
-	CheckpointIncremental = unsupportedOption(settings{key: "execution.checkpointing.incremental", scope: JobScope,
+	CheckpointIncremental = boolOption(settings{key: "execution.checkpointing.incremental", scope: JobScope,
 		aliases: []string{"state.backend.incremental"},
-		doc:     "Whether a checkpoint holds only what changed since the last one, with a backend that can."})
+		doc:     "Whether a checkpoint stores only the files that are new since the last one, with a backend that keeps state in files."}, "true")
+	LocalRecovery = boolOption(settings{key: "execution.state-recovery.from-local", scope: JobScope,
+		aliases: []string{"state.backend.local-recovery"},
+		doc: "Whether TaskManagers keep the files of the last checkpoints below their working directory, so that a subtask that is restarted " +
+			"on the same host need not fetch them. State on the heap is not kept: that would write all of it twice."}, "true")
 )
 
 // Backend is the name of a state backend.

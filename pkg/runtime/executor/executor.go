@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"github.com/weirstream/weir/pkg/runtime/exchange"
 	"github.com/weirstream/weir/pkg/runtime/subtask"
 	"github.com/weirstream/weir/pkg/runtime/task"
+	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/transport"
 )
 
@@ -58,6 +60,9 @@ type Options struct {
 	Log *zap.Logger
 	// Output takes what operators print; nil for nowhere. Writes do not overlap.
 	Output io.Writer
+	// Backend is the state backend of all subtasks; nil makes the one that the
+	// configuration names for each.
+	Backend statebackend.Backend
 }
 
 // Executor runs the subtasks of one attempt on one TaskManager.
@@ -69,13 +74,15 @@ type Executor struct {
 	network transport.Network
 	output  io.Writer
 
-	opener   *open.Opener // of the store that deploy made
-	exchange *exchange.Exchange
-	address  string // of the exchange, as others reach it
-	reports  reports
-	graph    *graph.ExecutionGraph
-	tasks    map[ids.SubtaskID]*task.Task // set once by deploy, before tasksDone means anything
-	ordered  []*task.Task                 // tasks by ID
+	opener *open.Opener // of the store that deploy made
+	// transfers are those of all tasks.
+	transfers *task.Transfers
+	exchange  *exchange.Exchange
+	address   string // of the exchange, as others reach it
+	reports   reports
+	graph     *graph.ExecutionGraph
+	tasks     map[ids.SubtaskID]*task.Task // set once by deploy, before tasksDone means anything
+	ordered   []*task.Task                 // tasks by ID
 	// tasksDone is closed when all tasks have ended; it is nil before deploy.
 	tasksDone chan struct{}
 	waiters   sync.WaitGroup
@@ -94,7 +101,7 @@ func New(o Options) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("executor %s: configuration: %w", o.Spec.Executor, err)
 	}
-	e := &Executor{options: o, spec: o.Spec, config: c, log: o.Log, network: o.Network, output: &sharedWriter{w: io.Discard}}
+	e := &Executor{options: o, spec: o.Spec, config: c, log: o.Log, network: o.Network, output: &sharedWriter{w: io.Discard}, transfers: task.NewTransfers()}
 	if e.network == nil {
 		e.network = transport.TCP{}
 	}
@@ -267,7 +274,17 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		RestoredCheckpoint: ids.CheckpointID(m.GetRestoredCheckpoint()), RestoreBase: m.GetRestoreBase(),
 		Suspended: m.GetSuspended(), Store: store, CheckpointDir: m.GetCheckpointDir(),
 		InlineBytesMax: int(config.CheckpointInlineThreshold.Get(e.config)),
-		CreditBytes:    endpoint.CreditBytes(), Backend: newBackend(e.config), Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
+		CreditBytes:    endpoint.CreditBytes(), Backend: e.options.Backend, Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
+		Incremental: config.CheckpointIncremental.Get(e.config), Each: e.transfers.Each,
+	}
+	if cfg.Backend == nil {
+		cfg.Backend = newBackend(e.config)
+	}
+	if e.spec.Dir != "" {
+		cfg.Dir = filepath.Join(e.spec.Dir, stateDir, subtask.LocalName(d.Subtask))
+	}
+	if config.LocalRecovery.Get(e.config) {
+		cfg.LocalDir = e.spec.LocalDir
 	}
 	for _, id := range m.GetSavepoints() {
 		cfg.Savepoints = append(cfg.Savepoints, ids.CheckpointID(id))
@@ -280,11 +297,23 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 	})
 }
 
+// stateDir is the directory of the subtasks' state below Spec.Dir.
+const stateDir = "state"
+
 // report passes on what a subtask reports. That a task has ended is noted
 // first: whoever hears of it may let go of this executor at once.
 func (e *Executor) report(id ids.SubtaskID, r subtask.Report) {
-	if status, ok := r.(subtask.StatusReport); ok {
-		switch status.Status {
+	switch r := r.(type) {
+	case subtask.RestoredReport:
+		e.log.Info("state was read to restore", logfield.Subtask(id), logfield.Checkpoint(r.Checkpoint),
+			logfield.FilesFetched(r.FilesFetched), logfield.BytesFetched(r.BytesFetched), logfield.FilesLocal(r.FilesLocal), logfield.BytesLocal(r.BytesLocal))
+		return
+	case subtask.LocalCopyReport:
+		e.log.Warn("local copies are not as they should be: a restore may have to fetch files", logfield.Subtask(id),
+			logfield.Checkpoint(r.Checkpoint), zap.Error(r.Err))
+		return
+	case subtask.StatusReport:
+		switch r.Status {
 		case coordinator.Finished, coordinator.Canceled, coordinator.Failed:
 			e.mu.Lock()
 			e.mu.ended++
