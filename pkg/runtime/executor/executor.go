@@ -77,12 +77,16 @@ type Executor struct {
 	opener *open.Opener // of the store that deploy made
 	// transfers are those of all tasks.
 	transfers *task.Transfers
-	exchange  *exchange.Exchange
-	address   string // of the exchange, as others reach it
-	reports   reports
-	graph     *graph.ExecutionGraph
-	tasks     map[ids.SubtaskID]*task.Task // set once by deploy, before tasksDone means anything
-	ordered   []*task.Task                 // tasks by ID
+	// restored is the checkpoint that the tasks started from; tidied says that
+	// tidyLocal has run.
+	restored ids.CheckpointID
+	tidied   bool
+	exchange *exchange.Exchange
+	address  string // of the exchange, as others reach it
+	reports  reports
+	graph    *graph.ExecutionGraph
+	tasks    map[ids.SubtaskID]*task.Task // set once by deploy, before tasksDone means anything
+	ordered  []*task.Task                 // tasks by ID
 	// tasksDone is closed when all tasks have ended; it is nil before deploy.
 	tasksDone chan struct{}
 	waiters   sync.WaitGroup
@@ -205,6 +209,7 @@ func (e *Executor) deploy(m *pb.DeployTasks) error {
 		return fmt.Errorf("deploy: %w", err)
 	}
 	e.graph = &x
+	e.restored = ids.CheckpointID(m.GetRestoredCheckpoint())
 	if err := e.exchange.Deploy(e.plan(m)); err != nil {
 		return err
 	}
@@ -294,6 +299,34 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		CleanupTimeout: config.TaskCancellationTimeout.Get(e.config) / cleanupShare,
 		New:            func(h subtask.Host) (task.Subtask, error) { return subtask.New(cfg, h) },
 		Report:         e.report,
+	})
+}
+
+// tidyLocal follows the publication of a checkpoint. The first of the attempt
+// makes useless what subtasks that run elsewhere now have kept here: it is
+// removed, while tasks go on.
+func (e *Executor) tidyLocal(published ids.CheckpointID) {
+	if e.tidied || e.spec.LocalDir == "" || e.tasksDone == nil || published <= e.restored {
+		return
+	}
+	e.tidied = true
+	own := map[string]bool{}
+	for _, t := range e.ordered {
+		own[subtask.LocalName(t.ID())] = true
+	}
+	e.waiters.Go(func() {
+		entries, err := os.ReadDir(e.spec.LocalDir)
+		if errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		for _, entry := range entries {
+			if !own[entry.Name()] {
+				err = errors.Join(err, os.RemoveAll(filepath.Join(e.spec.LocalDir, entry.Name())))
+			}
+		}
+		if err != nil {
+			e.log.Warn("local copies of other subtasks were not removed", logfield.File(e.spec.LocalDir), zap.Error(err))
+		}
 	})
 }
 
