@@ -15,6 +15,7 @@ import (
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/objectstore/faulty"
 	"github.com/weirstream/weir/pkg/objectstore/memory"
@@ -596,6 +597,75 @@ func TestSeveralFilesAreCarriedAtOnce(t *testing.T) {
 		}
 	}
 	if _, err := b.store.ReadState(context.Background(), checkpointstore.JobBase("/ckpt", testJob), private(one)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestI2RestoreFromFilesAtAnotherParallelism: each subtask brings the parts
+// that touch its key groups, and knows the files again that it took over whole.
+func TestI2RestoreFromFilesAtAnotherParallelism(t *testing.T) {
+	b := newBed(t)
+	first := b.start(restorePoint{})
+	steps := 0
+	first.run(func() bool { steps++; return steps > 60 })
+	one := b.checkpoint(first, 1, 0)
+	first.complete(1)
+	first.close()
+	b.o.CountParallelism = 2
+	merged := restorePoint{id: 1}
+	for _, st := range one.states {
+		if st.Subtask.Vertex != 1 {
+			merged.states = append(merged.states, st)
+		}
+	}
+	for i := range b.o.CountParallelism {
+		own := keygroup.RangeOf(i, b.o.CountParallelism, b.o.MaxParallelism)
+		state := snapshot.OperatorSubtaskState{UID: simjob.Counts}
+		for _, st := range one.states {
+			for _, op := range st.Operators {
+				for _, k := range op.Keyed {
+					if _, touches := k.Range.Intersect(own); touches {
+						state.Keyed = append(state.Keyed, k)
+					}
+				}
+			}
+		}
+		if len(state.Keyed) != 2 {
+			t.Fatalf("subtask %d takes over %d parts, want 2", i, len(state.Keyed))
+		}
+		merged.states = append(merged.states, snapshot.SubtaskState{
+			Subtask: ids.SubtaskID{Vertex: 1, Index: int32(i)}, Operators: []snapshot.OperatorSubtaskState{state},
+		})
+	}
+	second := b.start(merged)
+	defer second.close()
+	// Before anything is read, so that no file has changed.
+	for _, id := range second.order {
+		second.doWork(second.hosts[id])
+	}
+	two := b.checkpoint(second, 2, 1)
+	again := 0
+	of := map[string]bool{}
+	for _, h := range shared(one) {
+		of[h.Name] = true
+	}
+	for name, h := range shared(two) {
+		if h.SharedSince == 1 {
+			again++
+			if !of[h.Name] {
+				t.Errorf("%s refers to %s, which checkpoint 1 does not have", name, h.Name)
+			}
+		}
+	}
+	if again == 0 {
+		t.Errorf("of the %d files of checkpoint 2 none is of checkpoint 1", len(shared(two)))
+	}
+	second.complete(2)
+	second.run(nil)
+	b.checkpoint(second, 3, 2)
+	second.complete(3)
+	second.run(nil)
+	if err := b.o.CheckOutput(b.world.Committed(), true); err != nil {
 		t.Error(err)
 	}
 }
