@@ -172,6 +172,10 @@ func (h *host) Report(r subtask.Report) {
 		h.x.report("committed", coordinator.CommitAcked{Attempt: attempt, Checkpoint: r.Checkpoint, Subtask: h.id})
 	case subtask.SplitsReport:
 		h.x.report("splits", coordinator.SplitsDiscovered{Attempt: attempt, Operator: r.Operator, Splits: slices.Clone(r.Splits), Complete: r.Complete})
+	case subtask.RestoredReport:
+		c.trace.add("%s has read %d files of %d, %d of them locally", h.name, r.FilesFetched+r.FilesLocal, r.Checkpoint, r.FilesLocal)
+	case subtask.LocalCopyReport:
+		c.trace.add("%s has no local copies of %d: %v", h.name, r.Checkpoint, r.Err)
 	}
 }
 

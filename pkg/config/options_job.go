@@ -68,6 +68,10 @@ var (
 		aliases: []string{"state.backend.incremental"},
 		doc:     "Whether a checkpoint refers to files of the one before instead of uploading them again. Matters only with a state backend that keeps its state in files."},
 		"true")
+	LocalRecovery = boolOption(settings{key: "execution.state-recovery.from-local", scope: JobScope,
+		aliases: []string{"state.backend.local-recovery"},
+		doc: "Whether TaskManagers keep the files of the last checkpoints below their working directory, so that a subtask that is restarted " +
+			"on the same host need not fetch them. State on the heap is not kept: that would write all of it twice."}, "true")
 )
 
 // Backend is the name of a state backend.

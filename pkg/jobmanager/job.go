@@ -147,6 +147,10 @@ func (s *Server) driverEnded(j *job, d *driver.Driver) {
 		timer.Stop()
 		s.mu.Lock()
 		s.dropExecutorsLocked(j.id)
+		for _, tm := range s.mu.taskManagers {
+			// One that is not there has nothing of the job, or drops it in time.
+			_ = tm.session.Send(&pb.TaskManagerCommand{Kind: &pb.TaskManagerCommand_ForgetJob{ForgetJob: &pb.ForgetJob{JobId: string(j.id)}}})
+		}
 		s.mu.Unlock()
 	}
 	if err := j.log.end(); err != nil {

@@ -204,7 +204,7 @@ type counter struct {
 func (c *counter) Open(ctx *operator.Context) (err error) {
 	c.ctx = ctx
 	c.keyed, err = state.NewKeyed[uint64](state.Options{
-		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend,
+		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend, Dir: ctx.Dir,
 	})
 	if err != nil {
 		return err

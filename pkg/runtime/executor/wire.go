@@ -117,6 +117,8 @@ func reportToProto(id ids.SubtaskID, r subtask.Report) *pb.ExecutorReport {
 			splits.Splits = append(splits.Splits, split.ToProto())
 		}
 		return &pb.ExecutorReport{Kind: &pb.ExecutorReport_Splits{Splits: splits}}
+	case subtask.RestoredReport, subtask.LocalCopyReport:
+		// For this process: the executor has logged them.
 	}
 	invariant.Check(false, "reports", "subtask %s made a report of unknown type %T", id, r)
 	return nil

@@ -11,5 +11,5 @@ import (
 // ReadRestored reads a file as a subtask that is restored does.
 func ReadRestored(ctx context.Context, store *checkpointstore.Store, base string, id ids.CheckpointID, h snapshot.StateHandle) ([]byte, error) {
 	s := &Subtask{cfg: Config{Store: store, RestoreBase: base, RestoredCheckpoint: id}}
-	return s.readHandle(ctx, h)
+	return (&restoration{Subtask: s}).readHandle(ctx, h)
 }
