@@ -147,7 +147,11 @@ func (h *host) Go(w subtask.Work) {
 		}
 	}
 	if w.Lane == subtask.FetchLane {
-		h.x.after(c.between(0, c.options.FetchMax), "fetch", func() { h.x.callStore("fetch", run) })
+		wait := c.options.FetchMax
+		if c.healed {
+			wait /= 4 // what is left is to be read in time, by however few sources
+		}
+		h.x.after(c.between(0, wait), "fetch", func() { h.x.callStore("fetch", run) })
 		return
 	}
 	h.x.io(w.Name, run)

@@ -125,6 +125,16 @@ func Draw(seed uint64) Options {
 		Safety:    millis(8_000, 24_000), FaultMean: millis(700, 3_000), HeartbeatTimeout: millis(300, 1500),
 		Savepoints: between(0, 2),
 	}
+	need := max(o.Job.SourceParallelism, o.Job.CountParallelism, o.Job.SinkParallelism)
+	if r.IntN(2) == 0 {
+		j := &o.Job
+		j.Stateful = true
+		j.RecordsPerSplit = uint64(between(20, 160))
+		j.RuleSplits, j.RulesPerSplit, j.RuledParallelism = between(1, 2), uint64(between(5, 30)), between(1, 4)
+		j.Idleness = []time.Duration{0, 0, millis(100, 900)}[r.IntN(3)]
+		j.TTL, j.OnRead = millis(100, 3000), r.IntN(2) == 0
+		need = max(need, j.RuledParallelism)
+	}
 	if r.IntN(20) == 0 {
 		o.Job.RecordsPerSplit = uint64(between(0, 3))
 	}
@@ -137,16 +147,6 @@ func Draw(seed uint64) Options {
 	o.FetchMax = min(2*millis(3_000, 16_000)/max(1, fetches), 4*time.Second)
 	if r.IntN(3) == 0 {
 		o.MinPause = millis(1, 300)
-	}
-	need := max(o.Job.SourceParallelism, o.Job.CountParallelism, o.Job.SinkParallelism)
-	if r.IntN(2) == 0 {
-		j := &o.Job
-		j.Stateful = true
-		j.RecordsPerSplit = uint64(between(20, 160))
-		j.RuleSplits, j.RulesPerSplit, j.RuledParallelism = between(1, 2), uint64(between(5, 30)), between(1, 4)
-		j.Idleness = []time.Duration{0, 0, millis(100, 900)}[r.IntN(3)]
-		j.TTL, j.OnRead = millis(100, 3000), r.IntN(2) == 0
-		need = max(need, j.RuledParallelism)
 	}
 	if r.IntN(3) > 0 {
 		for range between(1, 3) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,13 @@ var (
 	traceFlag = flag.Bool("sim.trace", false, "print every line of the trace")
 	plantFlag = flag.String("sim.plant", "", "plant this bug")
 )
+
+// TestMain lets the heap grow: runs are short and make much garbage, and
+// collecting it took a third of the time.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
+	os.Exit(m.Run())
+}
 
 // TestSim runs seeds, each twice. With -sim.seed it runs that one.
 func TestSim(t *testing.T) {
