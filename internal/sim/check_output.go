@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
@@ -18,7 +20,7 @@ func (c *cluster) checkCommitted(by *operator.Context, name string, records []si
 	if !c.checks.allowed[name] {
 		c.fail("I1", "transaction %s is committed, no published checkpoint has it", name)
 	}
-	if f := c.checks.fork; f != nil && c.jobOf(by.Job).number() <= c.checks.forkedAt && !f.output[records[0]] {
+	if f := c.checks.fork; f != nil && c.jobOf(by.Job).number() <= c.checks.forkedAt && !c.isInFork(name, records) {
 		c.world.Forget(name)
 		c.checks.forgotten[name] = true
 		return
@@ -78,9 +80,15 @@ func (c *cluster) checkWholeOutput(p *published) {
 // was then.
 func (c *cluster) fork(p *published) {
 	c.checks.fork, c.checks.forkedAt = p, uint64(len(c.jobs))
+	c.checks.forkPending = map[simjob.Count]bool{}
+	for _, name := range p.stored.Transactions {
+		for _, r := range c.world.Records(name) {
+			c.checks.forkPending[r] = true
+		}
+	}
 	for _, name := range c.world.Transactions() {
 		records := c.world.Records(name)
-		if p.output[records[0]] {
+		if c.isInFork(name, records) {
 			continue
 		}
 		for _, r := range records {
@@ -89,6 +97,14 @@ func (c *cluster) fork(p *published) {
 		c.checks.forgotten[name] = true
 		c.world.Forget(name)
 	}
+}
+
+// isInFork reports whether a committed transaction is part of the output at
+// the savepoint that a user went back to. What the savepoint is still to commit
+// the job may have written again after a failure, under another name.
+func (c *cluster) isInFork(name string, records []simjob.Count) bool {
+	p := c.checks.fork
+	return slices.Contains(p.stored.Transactions, name) || p.output[records[0]] && !c.checks.forkPending[records[0]]
 }
 
 // checkOutputAtEnd looks at the world itself, at what it complained of, and at

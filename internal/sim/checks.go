@@ -22,6 +22,8 @@ type checks struct {
 	// later ones write.
 	fork     *published
 	forkedAt uint64
+	// forkPending are the records that the savepoint is still to commit.
+	forkPending map[simjob.Count]bool
 	// forgotten are transactions that were visible when a user went back.
 	forgotten map[string]bool
 	// frozen are the clocks of snapshots.

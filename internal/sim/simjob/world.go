@@ -111,8 +111,13 @@ func (w *World) Forget(name string) {
 	w.order = slices.DeleteFunc(w.order, func(n string) bool { return n == name })
 }
 
-// Records are those of a committed transaction.
-func (w *World) Records(name string) []Count { return w.committed[name] }
+// Records are those of a transaction that is prepared or committed.
+func (w *World) Records(name string) []Count {
+	if records, ok := w.committed[name]; ok {
+		return records
+	}
+	return w.prepared[name]
+}
 
 func (w *World) abort(by *operator.Context, name string) {
 	if _, ok := w.committed[name]; ok {
