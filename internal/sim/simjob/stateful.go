@@ -388,7 +388,10 @@ func (c *statefulCounter) touch(key uint64, e Event) error {
 		if err := c.session.Set(now.ID); err != nil {
 			return err
 		}
-	} else if now.ID = id; !found || !c.o.OnRead {
+	} else if found && c.o.OnRead {
+		// One that was written in this clock's future is as old as it was.
+		now.ID, now.At = id, max(now.At, was.At)
+	} else {
 		now = was
 	}
 	if err := c.written.Set(now); err != nil {
