@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -171,7 +172,11 @@ func (h *host) endIfQuiet() {
 		return
 	}
 	h.closed = true
-	if err := h.s.Close(); err != nil {
+	switch err := h.s.Close(); {
+	case err == nil:
+	case errors.Is(err, errUserCode): // an abort that failed: what it was about stays prepared
+		h.x.c.trace.add("%s: %v", h.name, err)
+	default:
 		h.x.c.fail("close", "%s: %v", h.name, err)
 	}
 	if h.last != nil {
