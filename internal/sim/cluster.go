@@ -114,10 +114,10 @@ func Run(config Config) Result {
 		Aborted: c.checkAborted, Frozen: c.noteFrozen, Expires: c.checkExpires, Fired: c.noteFired,
 		Broken: func(rule, message string) { c.fail(rule, "%s: %s", c.stepped.name, message) },
 	}
-	switch c.plant {
-	case DropsTimers:
+	if c.plant == DropsTimers {
 		c.world.DropsTimers = func() bool { return c.chance(10 * plantOdds) }
-	case TTLGoesBack:
+	}
+	if c.plant == TTLGoesBack {
 		c.world.BadTTL = func() int64 { return c.stepped.hostNow().UnixMilli() }
 	}
 	if c.plant == ForgetsCommits {
