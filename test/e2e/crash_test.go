@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -62,35 +61,31 @@ func (c *cluster) statusOf(job string) *cliresult.JobStatus {
 }
 
 // noFilesLeft waits until nothing is stored of the checkpoints of a job that
-// has ended: the store deletes in the background.
+// has ended, nor parts of an upload that was neither completed nor aborted: the
+// S3 server keeps those in a directory of its own.
 func (c *cluster) noFilesLeft(job string) {
 	c.t.Helper()
 	var left []string
 	if err := clidriver.Poll(c.ctx, "the job's files to be deleted", func() (bool, error) {
-		left = slices.Collect(maps.Keys(c.stored(filepath.Join("checkpoints", job))))
-		staged, err := stagedUploads(c.storeDir(""), job)
-		left = append(left, staged...)
-		return len(left) == 0, err
+		left = nil
+		for _, dir := range []string{filepath.Join("checkpoints", job), ".sgwtmp"} {
+			err := filepath.WalkDir(c.storeDir(dir), func(name string, entry os.DirEntry, err error) error {
+				if os.IsNotExist(err) {
+					return nil // deleted at this moment
+				}
+				if err == nil && !entry.IsDir() {
+					left = append(left, name)
+				}
+				return err
+			})
+			if err != nil {
+				return false, err
+			}
+		}
+		return len(left) == 0, nil
 	}); err != nil {
 		c.t.Errorf("%v: there are %v", err, left)
 	}
-}
-
-// stagedUploads are the parts of uploads that were neither completed nor
-// aborted, which the S3 server keeps in a directory of its own.
-func stagedUploads(bucket, job string) ([]string, error) {
-	var names []string
-	err := filepath.WalkDir(filepath.Join(bucket, ".sgwtmp"), func(name string, entry os.DirEntry, err error) error {
-		if os.IsNotExist(err) {
-			return nil
-		}
-		if err == nil && !entry.IsDir() {
-			names = append(names, name)
-		}
-		return err
-	})
-	_ = job
-	return names, err
 }
 
 // TestKilledDuringUpload kills a process when half of a file of its state has
@@ -115,7 +110,7 @@ func TestKilledDuringUpload(t *testing.T) {
 				}
 				upload.release()
 				status = c.awaitStatus(job, cliresult.Finished)
-				if status.Restarts != 1 || status.RestoredCheckpoint < before.LastCheckpoint {
+				if status.Restarts < 1 || status.RestoredCheckpoint < before.LastCheckpoint {
 					t.Errorf("%d restarts, restored from %d when %d was complete", status.Restarts, status.RestoredCheckpoint, before.LastCheckpoint)
 				}
 				k.check(t, 2, 2)
@@ -132,7 +127,7 @@ func TestKilledDuringAnUploadInParts(t *testing.T) {
 		k := newKinds(t, 60)
 		c, proxy := startBehindProxy(t, append([]string{"--taskmanagers", "2", "--slots", "1"}, soon...)...)
 		upload := proxy.hold(insideBody, func(r *http.Request) bool {
-			return r.Method == http.MethodPut && r.URL.Query().Get("partNumber") == "2"
+			return strings.Contains(r.URL.Path, "/checkpoints/") && r.URL.Query().Get("partNumber") == "2"
 		})
 		// Twelve megabytes of state in one subtask are two parts.
 		job := c.submit(slices.Concat([]string{"--parallelism", "1"}, onBackend(backend), k.args(400, "--ballast", "300000"))...)
@@ -140,8 +135,8 @@ func TestKilledDuringAnUploadInParts(t *testing.T) {
 		_, executor := c.ownerOf(c.statusOf(job), file)
 		c.kill(executor)
 		upload.release()
-		if status := c.awaitStatus(job, cliresult.Finished); status.Restarts != 1 {
-			t.Errorf("%d restarts: %s", status.Restarts, status.Cause)
+		if status := c.awaitStatus(job, cliresult.Finished); status.Restarts < 1 {
+			t.Errorf("the killed executor's job was not restarted: %+v", status)
 		}
 		k.check(t, 1, 1)
 		c.noFilesLeft(job)
@@ -162,11 +157,16 @@ func TestKilledDuringRestore(t *testing.T) {
 
 		download := proxy.hold(beforeRequest, isStateOf(http.MethodGet, regexp.MustCompile(`/savepoints/`)))
 		job := c.submit(slices.Concat([]string{"--parallelism", "2", "--from-savepoint", path}, onBackend(backend), k.args(600))...)
+		executorsOf := func(attempt int) *cliresult.JobStatus {
+			return c.await(job, "the executors of attempt "+itoa(attempt), func(s *cliresult.JobStatus) bool {
+				return len(s.Executors) == 2 && !slices.ContainsFunc(s.Executors, func(e cliresult.Executor) bool {
+					return !strings.HasSuffix(e.Attempt, "."+itoa(attempt))
+				})
+			})
+		}
 		for i, victim := range []string{"executor", "taskmanager"} {
 			download.await(c, "a download")
-			status := c.await(job, "the attempt's executors", func(s *cliresult.JobStatus) bool {
-				return len(s.Executors) == 2 && s.Executors[0].Attempt == s.Executors[1].Attempt && strings.HasSuffix(s.Executors[0].Attempt, "."+itoa(i+1))
-			})
+			status := executorsOf(i + 1)
 			if victim == "executor" {
 				c.kill(int(status.Executors[0].PID))
 			} else {
@@ -180,20 +180,19 @@ func TestKilledDuringRestore(t *testing.T) {
 		download.await(c, "the third download")
 		download.release()
 		status := c.await(job, "RUNNING", func(s *cliresult.JobStatus) bool { return s.Status == cliresult.Running })
-		if status.Restarts != 2 || !strings.HasSuffix(path, "-"+strconv.FormatUint(status.RestoredCheckpoint, 10)) {
-			t.Errorf("%d restarts, restored from %d of %s", status.Restarts, status.RestoredCheckpoint, path)
+		if status.Attempt != 3 || !strings.HasSuffix(path, "-"+strconv.FormatUint(status.RestoredCheckpoint, 10)) {
+			t.Errorf("attempt %d is restored from %d of %s", status.Attempt, status.RestoredCheckpoint, path)
 		}
 
 		own := c.awaitCheckpoint(job, status.RestoredCheckpoint+1)
 		download = proxy.hold(beforeRequest, isStateOf(http.MethodGet, regexp.MustCompile(`/checkpoints/`+job+`/`)))
 		c.kill(int(own.Executors[0].PID))
 		download.await(c, "a download of a checkpoint")
-		status = c.await(job, "the attempt's executors", func(s *cliresult.JobStatus) bool { return len(s.Executors) == 2 && s.Restarts == 3 })
-		c.kill(int(status.Executors[1].PID))
+		c.kill(int(executorsOf(4).Executors[1].PID))
 		download.release()
 		status = c.awaitStatus(job, cliresult.Finished)
-		if status.Restarts != 4 || status.RestoredCheckpoint < own.LastCheckpoint {
-			t.Errorf("%d restarts, restored from %d when %d was complete", status.Restarts, status.RestoredCheckpoint, own.LastCheckpoint)
+		if status.Attempt != 5 || status.RestoredCheckpoint < own.LastCheckpoint {
+			t.Errorf("attempt %d is restored from %d when %d was complete", status.Attempt, status.RestoredCheckpoint, own.LastCheckpoint)
 		}
 		k.check(t, 2, 2)
 		c.noFilesLeft(job)
