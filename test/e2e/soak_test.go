@@ -29,17 +29,12 @@ func TestSoak(t *testing.T) {
 		job := c.submit(append(append([]string{"--parallelism", "2", "-D", "execution.checkpointing.num-retained=3", "-D", "execution.checkpointing.interval=20ms",
 			"-D", "execution.checkpointing.externalized-checkpoint-retention=RETAIN_ON_CANCELLATION"}, onBackend(backend)...), args("1000")...)...)
 		c.awaitCheckpoint(job, soakCheckpoints)
-		var recent []cliresult.Checkpoint
-		if err := c.Read(c.ctx, &recent, "checkpoints", job); err != nil {
+		var taken cliresult.Checkpoints
+		if err := c.Read(c.ctx, &taken, "checkpoints", job); err != nil {
 			t.Fatal(err)
 		}
-		if len(recent) < 5 {
-			t.Errorf("the job's history has only %+v", recent)
-		}
-		for _, checkpoint := range recent {
-			if checkpoint.Status == "FAILED" {
-				t.Errorf("a checkpoint has failed: %+v", checkpoint)
-			}
+		if taken.Completed < soakCheckpoints || taken.Failed != 0 {
+			t.Errorf("%d checkpoints were completed and %d failed: %+v", taken.Completed, taken.Failed, taken.Checkpoints)
 		}
 		status := c.cancel(job)
 		if status.Restarts != 0 {
