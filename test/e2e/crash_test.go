@@ -69,18 +69,11 @@ func (c *cluster) noFilesLeft(job string) {
 	if err := clidriver.Poll(c.ctx, "the job's files to be deleted", func() (bool, error) {
 		left = nil
 		for _, dir := range []string{filepath.Join("checkpoints", job), ".sgwtmp"} {
-			err := filepath.WalkDir(c.storeDir(dir), func(name string, entry os.DirEntry, err error) error {
-				if os.IsNotExist(err) {
-					return nil // deleted at this moment
-				}
-				if err == nil && !entry.IsDir() {
-					left = append(left, name)
-				}
-				return err
-			})
+			names, err := c.storedNames(dir)
 			if err != nil {
 				return false, err
 			}
+			left = append(left, names...)
 		}
 		return len(left) == 0, nil
 	}); err != nil {

@@ -202,6 +202,41 @@ func TestStopCommitsUpToTheSavepointAndNothingBehind(t *testing.T) {
 	})
 }
 
+// awaitOnlyRetained waits until what the job left behind and does not retain is
+// deleted, which goes on behind its end: n checkpoints stay, the given one among them.
+func (c *cluster) awaitOnlyRetained(job, checkpoint string, n int) {
+	c.t.Helper()
+	var left []string
+	if err := clidriver.Poll(c.ctx, "what is not retained to be deleted", func() (bool, error) {
+		names, err := c.storedNames(filepath.Join("checkpoints", job))
+		left = nil
+		for _, name := range names {
+			dir := filepath.Base(filepath.Dir(name))
+			if !slices.Contains(left, dir) {
+				left = append(left, dir)
+			}
+		}
+		return len(left) == n && slices.Contains(left, filepath.Base(checkpoint)), err
+	}); err != nil {
+		c.t.Fatalf("%v: there are %v", err, left)
+	}
+}
+
+// storedNames lists the files of the cluster's storage below a name, while
+// some of them may be deleted.
+func (c *cluster) storedNames(name string) (names []string, err error) {
+	err = filepath.WalkDir(c.storeDir(name), func(name string, entry os.DirEntry, err error) error {
+		if os.IsNotExist(err) {
+			return nil // deleted at this moment
+		}
+		if err == nil && !entry.IsDir() {
+			names = append(names, name)
+		}
+		return err
+	})
+	return names, err
+}
+
 // TestNoClaimLeavesTheOldJobsFilesAlone starts jobs from a savepoint and from a
 // retained checkpoint without claiming them, far beyond their own retention,
 // and compares every byte that the old jobs had left. Then it claims both.
@@ -216,6 +251,7 @@ func TestNoClaimLeavesTheOldJobsFilesAlone(t *testing.T) {
 		c.awaitCheckpoint(old, 4)
 		checkpoint := c.cancel(old).LastCheckpointPath
 		areas := map[string]string{savepoint: "savepoints", checkpoint: filepath.Join("checkpoints", old)}
+		c.awaitOnlyRetained(old, checkpoint, 2)
 		before := map[string]flightstruth.Files{}
 		for path, area := range areas {
 			if before[path] = c.stored(area); len(before[path]) < 2 {
@@ -224,9 +260,9 @@ func TestNoClaimLeavesTheOldJobsFilesAlone(t *testing.T) {
 		}
 		for path := range areas {
 			for _, mode := range []string{"no-claim", "claim"} {
-				job := c.submit(append([]string{"--parallelism", "3", "--from-savepoint", path, "--claim-mode", mode}, k.args(1000)...)...)
+				job := c.submit(append([]string{"-D", "execution.checkpointing.num-retained=1", "--parallelism", "3", "--from-savepoint", path, "--claim-mode", mode}, k.args(1000)...)...)
 				restored := c.await(job, "RUNNING", func(s *cliresult.JobStatus) bool { return s.Status == cliresult.Running }).RestoredCheckpoint
-				c.awaitCheckpoint(job, restored+5)
+				c.awaitCheckpoint(job, restored+3)
 				if mode == "claim" {
 					if err := clidriver.Poll(c.ctx, "the claimed "+path+" to be deleted", func() (bool, error) {
 						_, err := c.Run(c.ctx, append([]string{"inspect", path}, c.storageSettings()...)...)
