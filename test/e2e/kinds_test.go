@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -191,7 +190,7 @@ func (k *kinds) compare(files flightstruth.Files, keyed, plain int) error {
 		return nil
 	}
 	slices.Sort(wrong)
-	return errors.New(fmt.Sprintf("the output is wrong in %d places:\n", len(wrong)) + strings.Join(wrong[:min(10, len(wrong))], "\n"))
+	return fmt.Errorf("the output is wrong in %d places, among them: %s", len(wrong), strings.Join(wrong[:min(10, len(wrong))], "; "))
 }
 
 // TestKindsOracleNoticesFaults: a comparison that finds nothing proves nothing.

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,7 +26,6 @@ import (
 // of one, and not by luck.
 type storeProxy struct {
 	t      *testing.T
-	flags  []string
 	target func(ctx context.Context) (*url.URL, error)
 
 	mu    sync.Mutex
@@ -209,7 +209,7 @@ func (p *storeProxy) hold(point holdPoint, match func(r *http.Request) bool) *ho
 
 func (p *storeProxy) releaseAll() {
 	p.mu.Lock()
-	holds := p.holds
+	holds := slices.Clone(p.holds)
 	p.mu.Unlock()
 	for _, h := range holds {
 		h.release()
