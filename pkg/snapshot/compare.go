@@ -208,6 +208,10 @@ func WithoutLostState(c *CompletedCheckpoint, targets []OperatorTarget) *Complet
 // their stored state: the stored keys would be looked for in the wrong place.
 // keySchema gives the schema of an operator's key, empty where it is not keyed
 // or not known.
+//
+// The entries of a map are stored under the record's key and the user key, a
+// struct of both. Only the former is known here; the user key is compared
+// where the state is registered.
 func CheckKeys(c *CompletedCheckpoint, keySchema func(ids.OperatorUID) string) error {
 	for i := range c.Operators {
 		op := &c.Operators[i]
@@ -218,7 +222,7 @@ func CheckKeys(c *CompletedCheckpoint, keySchema func(ids.OperatorUID) string) e
 		for _, subtask := range op.Subtasks {
 			for _, k := range subtask.Keyed {
 				for _, meta := range k.States {
-					if meta.KeySchema != program {
+					if meta.KeySchema != program && !strings.HasPrefix(meta.KeySchema, mapKeySchema(program)) {
 						return fmt.Errorf("operator %q: checkpoint %d has state %q with keys %s, the program has %s: the key type of stored state cannot change",
 							op.UID, c.ID, meta.Name, meta.KeySchema, program)
 					}
@@ -227,4 +231,11 @@ func CheckKeys(c *CompletedCheckpoint, keySchema func(ids.OperatorUID) string) e
 		}
 	}
 	return nil
+}
+
+// mapKeySchema is how the key schema of a map begins (statebackend.MapKey) in
+// an operator whose key has the schema given.
+func mapKeySchema(key string) string {
+	version, of, _ := strings.Cut(key, ":")
+	return version + ":struct{Key:" + of + ",User:"
 }
