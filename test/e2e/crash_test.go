@@ -26,7 +26,7 @@ var soon = []string{"-D", "restart-strategy.exponential-delay.initial-backoff=10
 // and the PID of its executor.
 func (c *cluster) ownerOf(status *cliresult.JobStatus, file string) (taskManager cliresult.TaskManager, executor int) {
 	c.t.Helper()
-	parts := stateFile.FindStringSubmatch(file)
+	parts := statePath.FindStringSubmatch(file)
 	if parts == nil {
 		c.t.Fatalf("%s is no file of state", file)
 	}

@@ -228,12 +228,12 @@ func (h *hold) await(c *cluster, what string) string {
 	return ""
 }
 
-// stateFile is the path of a file of state: its attempt, vertex, subtask and number.
-var stateFile = regexp.MustCompile(`/\d+\.\d+-(\d+)\.(\d+)\.\d+$`)
+// statePath is the path of a file of state, private or shared: its vertex and subtask are in the groups.
+var statePath = regexp.MustCompile(`/(?:\d+\.\d+-|shared/\d+\.\d+/\d+-)(\d+)\.(\d+)\.\d+$`)
 
 // isStateOf matches requests of that method for files of state whose path has the part.
 func isStateOf(method string, part *regexp.Regexp) func(r *http.Request) bool {
 	return func(r *http.Request) bool {
-		return r.Method == method && stateFile.MatchString(r.URL.Path) && part.MatchString(r.URL.Path)
+		return r.Method == method && statePath.MatchString(r.URL.Path) && part.MatchString(r.URL.Path)
 	}
 }
