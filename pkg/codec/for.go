@@ -23,10 +23,12 @@ func For[T any]() (Codec[T], error) {
 	if err != nil {
 		return nil, fmt.Errorf("codec for %s: %w", t, err)
 	}
+	// A struct of one field that has its own encoding is not that field.
+	isOwn := len(p.ops) == 1 && t.Kind() != reflect.Struct && t.Kind() != reflect.Array || reflect.PointerTo(t).Implements(marshalerType)
 	switch {
-	case len(p.ops) == 1 && p.ops[0].kind == opMessage:
+	case isOwn && p.ops[0].kind == opMessage:
 		return &planned[T]{plan: p, name: protobufName, schema: messageSchema(t)}, nil
-	case len(p.ops) == 1 && p.ops[0].kind == opMarshaler:
+	case isOwn && p.ops[0].kind == opMarshaler:
 		return &planned[T]{plan: p, name: reflect.New(t).Interface().(Marshaler).CodecName(), schema: p.schema}, nil
 	case littleEndian && p.isCopyOf(t):
 		return flat[T]{schema: p.schema}, nil
