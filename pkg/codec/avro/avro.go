@@ -19,7 +19,7 @@ func For[T any]() (codec.Codec[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	if memory.Name() != derivedName {
+	if memory.Name() != codec.DerivedName {
 		return memory, nil
 	}
 	t := reflect.TypeFor[T]()
@@ -82,7 +82,7 @@ func (c *stored[T]) Decode(src []byte, v *T) (int, error) {
 // ForSchema implements codec.Migrating.
 func (c *stored[T]) ForSchema(name, schema string) (codec.Codec[T], error) {
 	switch name {
-	case derivedName:
+	case codec.DerivedName:
 		if c.memory.Schema() == schema {
 			return c.memory, nil
 		}

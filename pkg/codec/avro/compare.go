@@ -217,14 +217,14 @@ func Compare(oldCodec, oldSchema, newCodec, newSchema string) ([]Change, error) 
 	if oldCodec == newCodec && oldSchema == newSchema {
 		return nil, nil
 	}
-	if newCodec != Name || oldCodec != Name && oldCodec != derivedName {
+	if newCodec != Name || oldCodec != Name && oldCodec != codec.DerivedName {
 		return nil, fmt.Errorf("stored with codec %s as %s, the program has codec %s with %s", oldCodec, oldSchema, newCodec, newSchema)
 	}
 	r, err := ParseSchema(newSchema)
 	if err != nil {
 		return nil, fmt.Errorf("of the program: %w", err)
 	}
-	if oldCodec == derivedName {
+	if oldCodec == codec.DerivedName {
 		return nil, asDerived(r, oldSchema)
 	}
 	w, err := ParseSchema(oldSchema)
@@ -238,17 +238,13 @@ func Compare(oldCodec, oldSchema, newCodec, newSchema string) ([]Change, error) 
 	return m.changes, nil
 }
 
-// derivedName is the codec that state was stored with before Avro.
-const derivedName = "weir/1"
-
 // asDerived checks that values which codec.For's codec has stored are of a type.
 func asDerived(t *Type, schema string) error {
 	if is := t.String(); is != schema {
-		return fmt.Errorf("stored with codec %s as %s, the program has %s: a type stored by that codec must be restored once as it was, after that it may change", derivedName, clip(schema), clip(is))
+		return fmt.Errorf("stored with codec %s as %s, the program has %s: a type stored by that codec must be restored once as it was, after that it may change", codec.DerivedName, clip(schema), clip(is))
 	}
 	return nil
 }
 
 func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 5*textMax)], "") }
 
-var _ codec.Migrating[int] = (*stored[int])(nil)
