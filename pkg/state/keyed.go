@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
@@ -29,7 +30,8 @@ type Keyed[K comparable] struct {
 	groups   groupCheck
 	options  Options
 	backend  statebackend.KeyedState
-	names    map[string]bool // bounded by the states that the program registers
+	names    map[string]bool      // bounded by the states that the program registers
+	metas    []snapshot.StateMeta // of the same
 	clock    statebackend.Clock
 	expiring bool // some state has a time-to-live
 }
@@ -87,6 +89,9 @@ func (k *Keyed[K]) SetCurrentKey(key K) error {
 	}
 	return nil
 }
+
+// States describes the registered states, in the order of registration.
+func (k *Keyed[K]) States() []snapshot.StateMeta { return k.metas }
 
 // HasStates reports whether the operator has registered any state.
 func (k *Keyed[K]) HasStates() bool { return len(k.names) > 0 }
