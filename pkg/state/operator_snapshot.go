@@ -161,8 +161,8 @@ func (o *Operator) restore(stored map[string][][]byte) error {
 			return err
 		}
 		i := slices.IndexFunc(o.lists, func(l operatorList) bool { return l.meta().name == m.name })
-		if i < 0 && len(stored[listPrefix+m.name]) == 0 {
-			continue // it is empty, or its elements were dropped on the user's word
+		if _, there := stored[listPrefix+m.name]; i < 0 && !there {
+			continue // dropped on the user's word
 		}
 		if i < 0 {
 			return fmt.Errorf("the snapshot has list %q, which the operator did not register when it was opened", m.name)
