@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirstream/weir/pkg/graph"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
@@ -192,6 +193,9 @@ func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
 		if lost := snapshot.LostOperators(e.Checkpoint, c.restoreTargets()); len(lost) > 0 {
 			c.note(now, fmt.Sprintf("state that the program has no operators for is dropped: %v", lost))
 		}
+		if lost := snapshot.LostStates(e.Checkpoint, c.restoreTargets()); len(lost) > 0 {
+			c.note(now, fmt.Sprintf("state that the program does not register is dropped: %v", lost))
+		}
 		e.Checkpoint = snapshot.WithoutLostState(e.Checkpoint, c.restoreTargets())
 	}
 	if err := c.fitCheckpoint(e); err != nil {
@@ -246,9 +250,18 @@ func (c *Coordinator) checkIdentity(e CheckpointLoaded) error {
 
 // restoreTargets are the operators that take state, in the graph's order.
 func (c *Coordinator) restoreTargets() []snapshot.OperatorTarget {
-	targets := make([]snapshot.OperatorTarget, len(c.graph.Job.Operators))
-	for i, op := range c.graph.Job.Operators {
-		targets[i] = snapshot.OperatorTarget{UID: op.UID, Parallelism: op.Parallelism}
+	return RestoreTargets(c.graph.Job.Operators)
+}
+
+// RestoreTargets are operators as what state is restored into.
+func RestoreTargets(operators []graph.Operator) []snapshot.OperatorTarget {
+	targets := make([]snapshot.OperatorTarget, len(operators))
+	for i, op := range operators {
+		t := snapshot.OperatorTarget{UID: op.UID, Parallelism: op.Parallelism, Described: op.DescribesStates}
+		for _, s := range op.States {
+			t.States = append(t.States, snapshot.StateMeta{Name: s.Name, Kind: s.Kind, Codec: s.Codec, Schema: s.Schema, KeySchema: s.KeySchema})
+		}
+		targets[i] = t
 	}
 	return targets
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
@@ -33,6 +34,7 @@ type Keyed[K comparable] struct {
 	backend  statebackend.KeyedState // what states are registered with
 	outer    statebackend.KeyedState // what the runtime sees: backend, or its Wrapper
 	names    map[string]bool         // bounded by the states that the program registers
+	metas    []snapshot.StateMeta    // of the same
 	clock    statebackend.Clock
 	expiring bool // some state has a time-to-live
 }
@@ -94,6 +96,9 @@ func (k *Keyed[K]) SetCurrentKey(key K) error {
 	}
 	return nil
 }
+
+// States describes the registered states, in the order of registration.
+func (k *Keyed[K]) States() []snapshot.StateMeta { return k.metas }
 
 // HasStates reports whether the operator has registered any state.
 func (k *Keyed[K]) HasStates() bool { return len(k.names) > 0 }

@@ -31,6 +31,7 @@ func newMap[U comparable, V any, K comparable](k *Keyed[K], name string, options
 	if err != nil {
 		return nil, err
 	}
+	k.metas[len(k.metas)-1].KeySchema = keys.Both.Schema()
 	if ttl == nil {
 		return openMap(k, d, keys)
 	}

@@ -77,5 +77,7 @@ func describe[V any, K comparable](k *Keyed[K], name string, kind statebackend.K
 		return none, nil, errNoClock
 	}
 	k.names[name] = true
-	return statebackend.Descriptor[K, V]{Name: name, Kind: kind, Key: k.encoding, Current: &k.current, Codec: c}, s.ttl, nil
+	d := statebackend.Descriptor[K, V]{Name: name, Kind: kind, Key: k.encoding, Current: &k.current, Codec: c}
+	k.metas = append(k.metas, d.Meta())
+	return d, s.ttl, nil
 }

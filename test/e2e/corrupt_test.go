@@ -149,7 +149,7 @@ func TestCorruptCheckpointBehindACommitThatStays(t *testing.T) {
 		next := c.submit("--from-savepoint", older, "--parallelism", "2", program(t, "test/programs/irrevocable"), "--",
 			"--records", itoa(records), "--output", output)
 		c.awaitStatus(next, cliresult.Finished)
-		checkCounts(t, output, records)
+		checkCountsWithRepeats(t, output, records)
 	})
 	t.Run("allowed", func(t *testing.T) {
 		t.Parallel()
@@ -157,13 +157,13 @@ func TestCorruptCheckpointBehindACommitThatStays(t *testing.T) {
 		job, path, output, newest := run(t, c, "-D", "execution.checkpointing.fallback.allow-duplicates=true")
 		status := c.awaitStatus(job, cliresult.Finished)
 		contains(t, eventsOf(status), "falling back from checkpoint "+itoa(int(newest)), path)
-		checkCounts(t, output, records)
+		checkCountsWithRepeats(t, output, records)
 	})
 }
 
-// checkCounts wants every count of every key of an irrevocable job, some of
+// checkCountsWithRepeats wants every count of every key of an irrevocable job, some of
 // them twice: those that came after the older checkpoint.
-func checkCounts(t *testing.T, output string, records int) {
+func checkCountsWithRepeats(t *testing.T, output string, records int) {
 	t.Helper()
 	files, err := flightstruth.Committed(output)
 	if err != nil {
