@@ -16,6 +16,9 @@ type Options struct {
 	Range          keygroup.Range
 	MaxParallelism int
 	Backend        statebackend.Backend
+	// Dir is a directory on local disk for this state alone, for backends that
+	// keep state there: see statebackend.Options.
+	Dir string
 	// Now is the clock of states with time-to-live. Without it there can be none.
 	Now func() time.Time
 }
@@ -57,7 +60,7 @@ func NewKeyed[K comparable](o Options) (*Keyed[K], error) {
 		return nil, fmt.Errorf("keyed state of operator %q: key-group range %s is not within max parallelism %d", o.Operator, o.Range, o.MaxParallelism)
 	}
 	backend, err := o.Backend.Open(statebackend.Options{
-		Operator: o.Operator, Range: o.Range, MaxParallelism: o.MaxParallelism, KeySchema: encoding.Schema(),
+		Operator: o.Operator, Range: o.Range, MaxParallelism: o.MaxParallelism, KeySchema: encoding.Schema(), Dir: o.Dir,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("keyed state of operator %q: %w", o.Operator, err)

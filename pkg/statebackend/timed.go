@@ -119,3 +119,10 @@ func (f TimedForm[V]) ForSchema(name, schema string) (Form[Timed[V]], error) {
 	f.Codec = c
 	return f, err
 }
+
+// Standing is the same form with the clock standing at now: what is read with
+// it does not depend on when, and it may be used on any goroutine.
+func (f TimedForm[V]) Standing(now int64) Form[Timed[V]] {
+	f.Clock = &Clock{Now: now}
+	return f
+}

@@ -87,7 +87,7 @@ type keyedOperator[K comparable] struct {
 
 func (o *keyedOperator[K]) open(ctx *operator.Context) error {
 	keyed, err := state.NewKeyed[K](state.Options{
-		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend, Now: ctx.Now,
+		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend, Dir: ctx.Dir, Now: ctx.Now,
 	})
 	if err != nil {
 		return err
