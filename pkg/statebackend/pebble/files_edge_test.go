@@ -159,7 +159,7 @@ func TestDamagedFilesAreNamed(t *testing.T) {
 		case markerFile, optionsFile, unknownFile:
 			name = "" // without it Pebble says that there is no database
 		}
-		attempt("no "+f.Local, name, with(slices.Delete(slices.Clone(parts[0].Files), i, i+1)))
+		attempt("no "+f.Local, strings.TrimSuffix(name, ".sst"), with(slices.Delete(slices.Clone(parts[0].Files), i, i+1)))
 
 		gone := slices.Clone(parts[0].Files)
 		gone[i].Path += "-gone"
