@@ -26,6 +26,7 @@ import (
 	"github.com/weirstream/weir/pkg/runtime/exchange"
 	"github.com/weirstream/weir/pkg/runtime/subtask"
 	"github.com/weirstream/weir/pkg/runtime/task"
+	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/transport"
 )
 
@@ -68,6 +69,7 @@ type Executor struct {
 	log     *zap.Logger
 	network transport.Network
 	output  io.Writer
+	backend statebackend.Backend // of all subtasks
 
 	opener   *open.Opener // of the store that deploy made
 	exchange *exchange.Exchange
@@ -94,7 +96,7 @@ func New(o Options) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("executor %s: configuration: %w", o.Spec.Executor, err)
 	}
-	e := &Executor{options: o, spec: o.Spec, config: c, log: o.Log, network: o.Network, output: &sharedWriter{w: io.Discard}}
+	e := &Executor{options: o, spec: o.Spec, config: c, log: o.Log, network: o.Network, output: &sharedWriter{w: io.Discard}, backend: newBackend(c)}
 	if e.network == nil {
 		e.network = transport.TCP{}
 	}
@@ -135,6 +137,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	err = errors.Join(err, e.exchange.Close())
 	if e.opener != nil {
 		e.opener.Close()
+	}
+	if !errors.Is(err, ErrStuck) {
+		err = errors.Join(err, closeBackend(e.backend))
 	}
 	if err != nil {
 		return fmt.Errorf("executor %s: %w", e.spec.Executor, err)
@@ -267,7 +272,7 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		RestoredCheckpoint: ids.CheckpointID(m.GetRestoredCheckpoint()), RestoreBase: m.GetRestoreBase(),
 		Suspended: m.GetSuspended(), Store: store, CheckpointDir: m.GetCheckpointDir(),
 		InlineBytesMax: int(config.CheckpointInlineThreshold.Get(e.config)),
-		CreditBytes:    endpoint.CreditBytes(), Backend: newBackend(e.config), Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
+		CreditBytes:    endpoint.CreditBytes(), Backend: e.backend, Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
 	}
 	for _, id := range m.GetSavepoints() {
 		cfg.Savepoints = append(cfg.Savepoints, ids.CheckpointID(id))

@@ -92,7 +92,7 @@ func (b *Backend) segmentShare() int64 {
 // lsmOptions are the options of a database.
 func (b *Backend) lsmOptions() *lsm.Options {
 	o := &lsm.Options{
-		Cache: b.cache, FS: lazyFS{b.options.FS}, DisableWAL: true, Logger: quiet{},
+		Cache: b.cache, FS: withoutSync(b.options.FS), DisableWAL: true, Logger: silent{},
 		FormatMajorVersion: lsm.FormatNewest,
 		// Everything comes in sorted files: the memtable stays empty.
 		MemTableSize: 64 << 10, MaxOpenFiles: 1000,
@@ -111,15 +111,15 @@ func (b *Backend) lsmOptions() *lsm.Options {
 	return o
 }
 
-// quiet drops what Pebble logs; its errors come back from its calls. What it
+// silent drops what Pebble logs; its errors come back from its calls. What it
 // would end the process for, a panic ends too.
-type quiet struct{}
+type silent struct{}
 
 // Infof implements lsm.Logger.
-func (quiet) Infof(string, ...any) {}
+func (silent) Infof(string, ...any) {}
 
 // Errorf implements lsm.Logger.
-func (quiet) Errorf(string, ...any) {}
+func (silent) Errorf(string, ...any) {}
 
 // Fatalf implements lsm.Logger.
-func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (silent) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

@@ -15,10 +15,9 @@ import (
 type storing[V any] struct {
 	form statebackend.Form[V]
 	// raw appends what follows the header; now drops what has expired of a list.
-	raw   func(dst []byte, v *V, now int64) []byte
-	flags byte
-	id    uint64
-	// at finds the times in the stored bytes behind a header, for shift.
+	raw     func(dst []byte, v *V, now int64) []byte
+	flags   byte
+	id      uint64
 	schemas statebackend.Schemas[V]
 	number  int
 	planned snapshot.StateMeta
@@ -34,17 +33,16 @@ func newStoring[V any](form statebackend.Form[V], program snapshot.StateMeta, ra
 	return s
 }
 
-// Standing is implemented by forms that read a clock: the same form with the
-// clock standing at now, for any goroutine.
+// standing is implemented by forms that read a clock: see statebackend.TimedForm.
 type standing[V any] interface {
-	Standing(now int64) statebackend.Form[V]
+	Standing(now, shift int64) statebackend.Form[V]
 }
 
 // plan implements column: new values get the ID of the stored schema if it is
 // the program's, else the next one.
 func (s *storing[V]) plan(number int, stored snapshot.StateMeta, now int64) error {
 	if st, ok := s.form.(standing[V]); ok {
-		s.form = st.Standing(now)
+		s.form = st.Standing(now, 0)
 	}
 	s.number = number
 	s.planned = stored
@@ -99,19 +97,30 @@ func (s *storing[V]) isExpired(stored []byte, now int64) (bool, error) {
 }
 
 // reader implements column.
-func (s *storing[V]) reader(from snapshot.StateMeta) (importer, error) {
-	schemas, err := statebackend.NewSchemas(s.form, from)
+func (s *storing[V]) reader(from snapshot.StateMeta, now, shift int64) (importer, error) {
+	form := s.form
+	if !s.keepsAge() {
+		shift = 0
+	}
+	if st, ok := form.(standing[V]); ok {
+		form = st.Standing(now, shift)
+	}
+	schemas, err := statebackend.NewSchemas(form, from)
 	if err != nil {
 		return nil, err
 	}
-	return &converter[V]{to: s, from: from, schemas: schemas}, nil
+	return &converter[V]{to: s, from: from, schemas: schemas, shifted: shift != 0}, nil
 }
+
+// keepsAge implements column.
+func (s *storing[V]) keepsAge() bool { return s.form.Flags() == statebackend.AgeFlag }
 
 // converter is an importer of one state.
 type converter[V any] struct {
 	to      *storing[V]
 	from    snapshot.StateMeta
 	schemas statebackend.Schemas[V]
+	shifted bool
 }
 
 // convert implements importer.
@@ -120,7 +129,7 @@ func (c *converter[V]) convert(dst, stored []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	if flags == c.to.flags && id == c.from.SchemaID && c.from.Codec == c.to.program.Codec && c.from.Schema == c.to.program.Schema {
+	if !c.shifted && flags == c.to.flags && id == c.from.SchemaID && c.from.Codec == c.to.program.Codec && c.from.Schema == c.to.program.Schema {
 		if flags != 0 {
 			if _, _, err := statebackend.CutTime(rest, flags); err != nil {
 				return dst, fmt.Errorf("%w: %w", statebackend.ErrCorrupt, err)
@@ -224,9 +233,9 @@ func (f listForm[E]) ForSchema(codec, schema string) (statebackend.Form[list[E]]
 }
 
 // Standing implements standing.
-func (f listForm[E]) Standing(now int64) statebackend.Form[list[E]] {
+func (f listForm[E]) Standing(now, shift int64) statebackend.Form[list[E]] {
 	if st, ok := f.element.(standing[E]); ok {
-		return listForm[E]{st.Standing(now)}
+		return listForm[E]{st.Standing(now, shift)}
 	}
 	return f
 }

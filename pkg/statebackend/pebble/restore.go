@@ -66,6 +66,9 @@ func (s *State) restore(parts []statebackend.RestoredPart) error {
 			others = append(others, p)
 		case p.Backend != Name:
 			return fmt.Errorf("key groups %s are in files of state backend %q, which this one cannot read: restore from a savepoint", p.Range, p.Backend)
+		case slices.ContainsFunc(s.columns, column.keepsAge):
+			// The times in the files have to move.
+			others = append(others, p)
 		case len(native) == 0 || slices.EqualFunc(native[0].States, p.States, snapshot.StateMeta.Equal):
 			native = append(native, *p)
 		default:
@@ -145,15 +148,14 @@ func (s *State) open(native []statebackend.RestoredPart) error {
 	} else {
 		var files []filePart
 		for _, p := range native {
-			part, clock, e := splitClock(options, p)
+			part, _, e := splitClock(options, p)
 			if e != nil {
 				return e
 			}
 			files = append(files, part)
-			s.rejuvenate(p.Range, clock)
 		}
 		if err = options.FS.MkdirAll(dir, 0o700); err == nil {
-			db, err = openFiles(dir, options, files, s.options.Range)
+			db, _, err = openFiles(dir, options, files, s.options.Range)
 		}
 	}
 	if err != nil {
@@ -199,11 +201,23 @@ func splitClock(o *lsm.Options, p statebackend.RestoredPart) (filePart, int64, e
 
 // importPart writes the entries of a part into the database.
 func (s *State) importPart(p *statebackend.RestoredPart) error {
+	clock := int64(-1)
+	var part filePart
+	if p.Backend != "" {
+		var err error
+		if part, clock, err = splitClock(s.store.options, *p); err != nil {
+			return err
+		}
+	}
 	im := &importing{state: s, out: newTables(s.store), columns: make([]column, len(p.States)), importers: make([]importer, len(p.States))}
 	sorted, last := true, -1
 	for i, m := range p.States {
 		c := s.columns[s.find(m.Name)]
-		r, err := c.reader(m)
+		shift := int64(0)
+		if clock > 0 {
+			shift = c.now() - clock
+		}
+		r, err := c.reader(m, c.now(), shift)
 		if err != nil {
 			return err
 		}
@@ -221,7 +235,7 @@ func (s *State) importPart(p *statebackend.RestoredPart) error {
 			return nil
 		})
 	} else {
-		err = im.files(p)
+		err = im.files(p.Range, part)
 	}
 	if err != nil {
 		im.out.abandon()
@@ -293,18 +307,13 @@ func (im *importing) entry(g keygroup.Group, state int, key, value []byte) error
 }
 
 // files imports a part in files, through a database of its own.
-func (im *importing) files(p *statebackend.RestoredPart) (err error) {
+func (im *importing) files(stored keygroup.Range, part filePart) (err error) {
 	options := im.state.backend.lsmOptions()
-	dir := options.FS.PathJoin(im.state.options.Dir, fmt.Sprintf("import-%d", p.Range.First))
+	dir := options.FS.PathJoin(im.state.options.Dir, fmt.Sprintf("import-%d", stored.First))
 	if err := options.FS.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	part, clock, err := splitClock(options, *p)
-	if err != nil {
-		return err
-	}
-	im.state.rejuvenate(p.Range, clock)
-	db, err := openFiles(dir, options, []filePart{part}, p.Range)
+	db, _, err := openFiles(dir, options, []filePart{part}, stored)
 	if err != nil {
 		return err
 	}
@@ -314,7 +323,7 @@ func (im *importing) files(p *statebackend.RestoredPart) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	common, _ := p.Range.Intersect(im.state.options.Range)
+	common, _ := stored.Intersect(im.state.options.Range)
 	order := make([]int, len(im.columns))
 	for i := range order {
 		order[i] = i
@@ -337,7 +346,3 @@ func (im *importing) files(p *statebackend.RestoredPart) (err error) {
 	}
 	return it.Error()
 }
-
-// rejuvenate makes values of states that do not age while the job is down as
-// old as they were at the freeze of the part that has them.
-func (s *State) rejuvenate(keygroup.Range, int64) {}

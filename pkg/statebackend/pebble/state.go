@@ -31,8 +31,11 @@ type column interface {
 	plan(number int, stored snapshot.StateMeta) error
 	// stored are number and description as planned.
 	stored() (number int, m snapshot.StateMeta)
-	// reader prepares for entries stored under another description.
-	reader(from snapshot.StateMeta) (importer, error)
+	// reader prepares at now for entries stored under another description.
+	// The times of values that keep their age move by shift.
+	reader(from snapshot.StateMeta, now, shift int64) (importer, error)
+	// keepsAge reports whether values are as old after a restore as before.
+	keepsAge() bool
 	// seal ends the active segment and returns it, nil if it holds no changes.
 	seal() segment
 	// trim drops the oldest segments that are written, down to a share of memory.

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	lsm "github.com/cockroachdb/pebble/v2"
-
 )
 
 // store is a database and the generations on their way into it. The subtask's
