@@ -26,7 +26,12 @@ var (
 var (
 	StateBackend = enumOption(settings{key: "state.backend.type", scope: JobScope,
 		aliases: []string{"state.backend"},
-		doc:     "Where keyed state lives while a job runs: on the heap."}, MemoryBackend, MemoryBackend)
+		doc:     "Where keyed state lives while a job runs: on the heap, or on local disk with what is hot on the heap."},
+		MemoryBackend, MemoryBackend, PebbleBackend)
+	PebbleMemory = memoryOption(settings{key: "state.backend.pebble.memory", scope: JobScope,
+		doc: "Memory that the backend pebble takes in an executor, for all keyed state in it together."}, "256 mb", 16*MiB, TiB)
+	StateValueMax = memoryOption(settings{key: "state.value.bytes-max", scope: JobScope,
+		doc: "Largest value of a state that the backend pebble takes into a snapshot. A larger one declines checkpoints and leaves the job running."}, "64 mb", KiB, 2*GiB-1)
 	CheckpointInterval = durationOption(settings{key: "execution.checkpointing.interval", scope: JobScope,
 		doc: "Time from one periodic checkpoint to the next. 0 takes none."}, "1 s", 0, longest)
 	CheckpointMode = enumOption(settings{key: "execution.checkpointing.mode", scope: JobScope,
@@ -77,8 +82,12 @@ var (
 // Backend is the name of a state backend.
 type Backend string
 
-// MemoryBackend keeps state on the heap.
-const MemoryBackend Backend = "memory"
+const (
+	// MemoryBackend keeps state on the heap.
+	MemoryBackend Backend = "memory"
+	// PebbleBackend keeps state on local disk.
+	PebbleBackend Backend = "pebble"
+)
 
 // Mode says what a failure may do to the state.
 type Mode string

@@ -73,6 +73,7 @@ type Executor struct {
 	log     *zap.Logger
 	network transport.Network
 	output  io.Writer
+	backend statebackend.Backend // of all subtasks
 
 	opener *open.Opener // of the store that deploy made
 	// transfers are those of all tasks.
@@ -105,7 +106,10 @@ func New(o Options) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("executor %s: configuration: %w", o.Spec.Executor, err)
 	}
-	e := &Executor{options: o, spec: o.Spec, config: c, log: o.Log, network: o.Network, output: &sharedWriter{w: io.Discard}, transfers: task.NewTransfers()}
+	e := &Executor{options: o, spec: o.Spec, config: c, log: o.Log, network: o.Network, output: &sharedWriter{w: io.Discard}, transfers: task.NewTransfers(), backend: o.Backend}
+	if e.backend == nil {
+		e.backend = newBackend(c)
+	}
 	if e.network == nil {
 		e.network = transport.TCP{}
 	}
@@ -146,6 +150,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	err = errors.Join(err, e.exchange.Close())
 	if e.opener != nil {
 		e.opener.Close()
+	}
+	if !errors.Is(err, ErrStuck) && e.options.Backend == nil {
+		err = errors.Join(err, closeBackend(e.backend))
 	}
 	if err != nil {
 		return fmt.Errorf("executor %s: %w", e.spec.Executor, err)
@@ -279,11 +286,8 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		RestoredCheckpoint: ids.CheckpointID(m.GetRestoredCheckpoint()), RestoreBase: m.GetRestoreBase(),
 		Suspended: m.GetSuspended(), Store: store, CheckpointDir: m.GetCheckpointDir(),
 		InlineBytesMax: int(config.CheckpointInlineThreshold.Get(e.config)),
-		CreditBytes:    endpoint.CreditBytes(), Backend: e.options.Backend, Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
+		CreditBytes:    endpoint.CreditBytes(), Backend: e.backend, Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
 		Incremental: config.CheckpointIncremental.Get(e.config), Each: e.transfers.Each,
-	}
-	if cfg.Backend == nil {
-		cfg.Backend = newBackend(e.config)
 	}
 	if e.spec.Dir != "" {
 		cfg.Dir = filepath.Join(e.spec.Dir, stateDir, subtask.LocalName(d.Subtask))
