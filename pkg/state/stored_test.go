@@ -256,6 +256,14 @@ func openKinds(t *testing.T, index, parallelism int, now time.Time) *kinds {
 	})
 	check(err)
 	o := &kinds{keyed: k}
+	o.register()
+	return o
+}
+
+// register registers the states.
+func (o *kinds) register() {
+	k := o.keyed
+	var err error
 	o.list, err = state.NewList[visit](k, "list")
 	check(err)
 	o.byGate, err = state.NewMap[position, int64](k, "by gate")
@@ -268,7 +276,6 @@ func openKinds(t *testing.T, index, parallelism int, now time.Time) *kinds {
 	check(err)
 	o.aged, err = state.NewMap[string, visit](k, "aged", state.WithTTL(time.Hour, state.NotWhileDown))
 	check(err)
-	return o
 }
 
 // A snapshot of the version that first had every kind, and one of the first

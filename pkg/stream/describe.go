@@ -87,10 +87,15 @@ func (b *broadcastOperator[T, B, O]) describe() []snapshot.StateMeta { return b.
 // describedKinds are the operators that users give states.
 var describedKinds = map[graph.OperatorKind]bool{graph.ProcessOperator: true, graph.ConnectOperator: true, graph.ReduceOperator: true}
 
+// statelessKinds are the operators that keep nothing. Saying so has state that is
+// stored under their UIDs, of another kind of operator in an earlier version of
+// the program, refused or dropped on the user's word.
+var statelessKinds = map[graph.OperatorKind]bool{graph.MapOperator: true, graph.FlatMapOperator: true, graph.FilterOperator: true}
+
 // describeOperators describes the states of all operators that have any.
 func (e *Env) describeOperators() error {
 	for _, n := range e.nodes {
-		n.DescribesStates, n.States = false, nil
+		n.DescribesStates, n.States = statelessKinds[n.Kind], nil
 		if !describedKinds[n.Kind] {
 			continue
 		}
