@@ -142,7 +142,9 @@ func TestKilledDuringAnUploadInParts(t *testing.T) {
 func TestKilledDuringRestore(t *testing.T) {
 	onEachBackend(t, func(t *testing.T, backend string) {
 		k := newKinds(t, 120)
-		c, proxy := startBehindProxy(t, append([]string{"--taskmanagers", "5", "--slots", "1"}, soon...)...)
+		c, proxy := startBehindProxy(t, append([]string{"--taskmanagers", "5", "--slots", "1",
+			// Copies on TaskManagers would spare the downloads that are held.
+			"-D", "execution.state-recovery.from-local=false"}, soon...)...)
 		old := c.submit(slices.Concat([]string{"--parallelism", "2"}, onBackend(backend), k.args(600))...)
 		c.awaitCheckpoint(old, 2)
 		path := savepointOf(t, c.run("stop", old))
