@@ -104,6 +104,9 @@ func TestStatesOfADescribedOperatorAreCompared(t *testing.T) {
 			c.Operators[1].Subtasks[i].Keyed[0].States[j].Codec = "c"
 		}
 	}
+	// What an operator has without registering it is neither compared nor lost.
+	own := []OperatorStateHandle{{Name: WatermarkList, Redistribution: Union}, {Name: describingList, Redistribution: Union}}
+	c.Operators[1].Subtasks[0].Lists = append(c.Operators[1].Subtasks[0].Lists, own...)
 	for name, test := range map[string]struct {
 		states []StateMeta
 		want   []StateMatch
@@ -142,6 +145,9 @@ func TestStatesOfADescribedOperatorAreCompared(t *testing.T) {
 	}
 	if marked := kept.Operators[1].Subtasks[1].Keyed[0].States; marked[0].Kind != "value" || marked[1].Kind != DroppedKind {
 		t.Errorf("states are %+v", marked)
+	}
+	if lists := kept.Operators[1].Subtasks[0].Lists; !reflect.DeepEqual(lists, own) {
+		t.Errorf("lists are %+v", lists)
 	}
 	if c.Operators[1].Subtasks[1].Keyed[0].States[1].Kind != "value" {
 		t.Error("the checkpoint itself was changed")
