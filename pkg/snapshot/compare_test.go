@@ -159,7 +159,7 @@ func TestStatesOfADescribedOperatorAreCompared(t *testing.T) {
 func TestTheRuntimesListsAreNoStatesOfTheProgram(t *testing.T) {
 	lists := func() []OperatorStateHandle {
 		return []OperatorStateHandle{
-			{Name: watermarkList, Redistribution: Union, Elements: []int64{8}},
+			{Name: WatermarkList, Redistribution: Union, Elements: []int64{8}},
 			{Name: describingList, Redistribution: Union, Elements: []int64{1}},
 			{Name: "mine", Redistribution: Union, Elements: []int64{1}},
 		}
