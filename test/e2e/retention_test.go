@@ -28,7 +28,7 @@ type endedJob struct {
 // is stored are exactly the files of what is retained, shared ones among them.
 func TestRetentionOfCheckpoints(t *testing.T) {
 	t.Parallel()
-	c := start(t, "--taskmanagers", "1", "--slots", "9", "-D", "execution.checkpointing.interval=200ms")
+	c := start(t, "--taskmanagers", "1", "--slots", "9", "-D", "execution.checkpointing.interval=200ms", "-D", "execution.checkpointing.num-retained=1")
 	binary := program(t, "test/programs/fails")
 	// The record at which a job fails, of 1500 at a thousand in a second.
 	failsAt := map[string]string{cliresult.Failed: "1200", cliresult.Canceled: "1000000000", cliresult.Finished: "1000000000"}
