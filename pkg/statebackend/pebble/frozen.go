@@ -3,13 +3,11 @@ package pebble
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
 	lsm "github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/weirstream/weir/pkg/codec"
 	"github.com/weirstream/weir/pkg/keygroup"
@@ -28,6 +26,8 @@ type frozen struct {
 	valueMax   int
 	store      *store
 	generation uint64
+	// stuck is why there is nothing to be had: see State.Freeze.
+	stuck error
 
 	// Under store.position.
 	captured capture
@@ -52,7 +52,7 @@ const (
 // for whoever asks: they are this view's alone, and what can be read of a view
 // does not depend on whether its files can be linked.
 func (f *frozen) capture(s *store, what capture) {
-	if f.released {
+	if f.released || f.stuck != nil {
 		return
 	}
 	what &^= f.captured
@@ -90,6 +90,9 @@ func (f *frozen) captureLinks(s *store) error {
 func (f *frozen) take(ctx context.Context, what capture) error {
 	if err := f.store.reach(ctx, f.generation); err != nil {
 		return err
+	}
+	if f.stuck != nil {
+		return f.stuck
 	}
 	f.store.position.Lock()
 	defer f.store.position.Unlock()
@@ -214,25 +217,10 @@ func (f *frozen) Files(ctx context.Context) (statebackend.FileSet, error) {
 	return set, nil
 }
 
-// clockFile is the one file of a view that is not Pebble's: what time it was,
-// for states whose values are as old after a restore as at the freeze.
-const clockFile = "weir-clock"
-
-// clockBytes is its size: the time in milliseconds since 1970, little-endian.
-const clockBytes = 8
-
-func (f *frozen) writeClock(s *store) (statebackend.File, error) {
-	now := int64(0)
-	for _, t := range f.times {
-		now = max(now, t)
-	}
-	path := s.options.FS.PathJoin(f.dir, clockFile)
-	file, err := s.options.FS.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return statebackend.File{}, err
-	}
-	_, err = file.Write(binary.LittleEndian.AppendUint64(nil, uint64(now)))
-	return statebackend.File{Local: clockFile, Path: path, Size: clockBytes}, errors.Join(err, file.Close())
+// OriginOf implements statebackend.Origins.
+func (f *frozen) OriginOf(local string) (part int, restored string, ok bool) {
+	o, ok := f.store.origins[local]
+	return o.Part, o.Local, ok
 }
 
 // Release implements statebackend.Frozen.
