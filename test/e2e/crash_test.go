@@ -117,13 +117,14 @@ func TestKilledDuringUpload(t *testing.T) {
 // completed nor will be: nobody but a sweep can remove it.
 func TestKilledDuringAnUploadInParts(t *testing.T) {
 	onEachBackend(t, func(t *testing.T, backend string) {
-		k := newKinds(t, 60)
+		k := newKinds(t, 500)
+		k.splits, k.keys = 1, 1
 		c, proxy := startBehindProxy(t, append([]string{"--taskmanagers", "2", "--slots", "1"}, soon...)...)
 		upload := proxy.hold(insideBody, func(r *http.Request) bool {
 			return strings.Contains(r.URL.Path, "/checkpoints/") && r.URL.Query().Get("partNumber") == "2"
 		})
-		// Twelve megabytes of state in one subtask are two parts.
-		job := c.submit(slices.Concat([]string{"--parallelism", "1"}, onBackend(backend), k.args(400, "--ballast", "300000"))...)
+		// Twelve megabytes in one file are two parts, and one value is in one file.
+		job := c.submit(slices.Concat([]string{"--parallelism", "1"}, onBackend(backend), k.args(100, "--ballast", "12000000"))...)
 		file := upload.await(c, "the second part of an upload")
 		_, executor := c.ownerOf(c.statusOf(job), file)
 		c.kill(executor)
