@@ -159,7 +159,7 @@ func TestTheRuntimesListsAreNoStatesOfTheProgram(t *testing.T) {
 		}
 	}
 	c := &CompletedCheckpoint{ID: 7, Operators: []OperatorState{
-		{UID: "counts", Parallelism: 1, Subtasks: []OperatorSubtaskState{{UID: "counts", Lists: lists()}}},
+		{UID: "counts", Parallelism: 1, MaxParallelism: 128, Subtasks: []OperatorSubtaskState{{UID: "counts", Lists: lists()}}},
 	}}
 	mine := StateMeta{Name: "mine", Kind: ListKind}
 	is := []OperatorTarget{{UID: "counts", Parallelism: 1, Described: true, States: []StateMeta{mine}}}
