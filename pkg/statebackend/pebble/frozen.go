@@ -207,6 +207,13 @@ func (f *frozen) Files(ctx context.Context) (statebackend.FileSet, error) {
 	return set, nil
 }
 
+// OriginOf implements statebackend.Origins. A restore that wrote the entries of
+// a part anew has none of its files, whatever their names.
+func (f *frozen) OriginOf(local string) (part int, restored string, ok bool) {
+	o, ok := f.store.origins[local]
+	return o.Part, o.Local, ok
+}
+
 // clockFile is the one file of a view that is not Pebble's: what time it was,
 // for states whose values are as old after a restore as at the freeze.
 const clockFile = "weir-clock"

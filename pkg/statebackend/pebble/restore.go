@@ -142,6 +142,7 @@ func (s *State) open(native []statebackend.RestoredPart) error {
 	options := s.backend.lsmOptions()
 	dir := options.FS.PathJoin(s.options.Dir, "db")
 	var db *lsm.DB
+	var origins map[string]fileOrigin
 	var err error
 	if len(native) == 0 {
 		db, err = lsm.Open(dir, options)
@@ -155,7 +156,7 @@ func (s *State) open(native []statebackend.RestoredPart) error {
 			files = append(files, part)
 		}
 		if err = options.FS.MkdirAll(dir, 0o700); err == nil {
-			db, _, err = openFiles(dir, options, files, s.options.Range)
+			db, origins, err = openFiles(dir, options, files, s.options.Range)
 		}
 	}
 	if err != nil {
@@ -163,6 +164,10 @@ func (s *State) open(native []statebackend.RestoredPart) error {
 	}
 	s.store = &store{db: db, options: options, dir: s.options.Dir, columns: map[int]column{}, valueMax: s.backend.options.ValueBytesMax, users: 1}
 	s.store.changed.L = &s.store.mu
+	s.store.origins = make(map[string]fileOrigin, len(origins))
+	for local, o := range origins {
+		s.store.origins[local] = fileOrigin{Part: native[o.Part].Number, Local: o.Local}
+	}
 	s.store.closeAll = func() error {
 		return errors.Join(db.Close(), options.FS.RemoveAll(s.options.Dir))
 	}

@@ -20,6 +20,9 @@ type store struct {
 	columns  map[int]column // by number
 	valueMax int
 	closeAll func() error
+	// origins are the files that the database uses of restored parts, by its
+	// names; parts by RestoredPart.Number. Does not change.
+	origins map[string]fileOrigin
 
 	// position is held while a generation is applied or a view takes what it
 	// needs of the database, which must not move meanwhile.
