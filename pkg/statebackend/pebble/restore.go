@@ -69,6 +69,9 @@ func (s *State) restore(parts []statebackend.RestoredPart) error {
 		case slices.ContainsFunc(s.columns, column.keepsAge):
 			// The times in the files have to move.
 			others = append(others, p)
+		case slices.ContainsFunc(p.States, isDropped):
+			// The database must not keep entries that no state has.
+			others = append(others, p)
 		case len(native) == 0 || slices.EqualFunc(native[0].States, p.States, snapshot.StateMeta.Equal):
 			native = append(native, *p)
 		default:
@@ -93,10 +96,16 @@ func (s *State) restore(parts []statebackend.RestoredPart) error {
 	return nil
 }
 
+// isDropped reports whether the entries of a stored state are not to be restored.
+func isDropped(m snapshot.StateMeta) bool { return m.Kind == snapshot.DroppedKind }
+
 // match checks that all stored states are registered, and for the same kind of thing.
 func (s *State) match(stored []snapshot.StateMeta) error {
 	var unknown []string
 	for i, m := range stored {
+		if isDropped(m) {
+			continue // its entries are skipped
+		}
 		at := s.find(m.Name)
 		if at < 0 {
 			unknown = append(unknown, fmt.Sprintf("%q", m.Name))
@@ -217,6 +226,9 @@ func (s *State) importPart(p *statebackend.RestoredPart) error {
 	im := &importing{state: s, out: newTables(s.store), columns: make([]column, len(p.States)), importers: make([]importer, len(p.States))}
 	sorted, last := true, -1
 	for i, m := range p.States {
+		if isDropped(m) {
+			continue
+		}
 		c := s.columns[s.find(m.Name)]
 		shift := int64(0)
 		if clock > 0 {
@@ -253,7 +265,7 @@ func (s *State) importPart(p *statebackend.RestoredPart) error {
 type importing struct {
 	state     *State
 	out       *tables
-	columns   []column   // by the numbers of the part
+	columns   []column   // by the numbers of the part; nil for dropped ones
 	importers []importer // likewise
 	key       []byte
 	value     []byte
@@ -268,12 +280,7 @@ func (im *importing) group(g keygroup.Group, data []byte, sorted bool) error {
 			return im.entry(g, state, key, value)
 		})
 	}
-	order := make([]int, len(im.columns))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(im.number(a), im.number(b)) })
-	for _, wanted := range order {
+	for _, wanted := range im.order() {
 		err := statebackend.ReadGroup(data, len(im.columns), func(state int, key, value []byte) error {
 			if state != wanted {
 				return nil
@@ -287,14 +294,31 @@ func (im *importing) group(g keygroup.Group, data []byte, sorted bool) error {
 	return nil
 }
 
+// order has the numbers of the states that are taken, in the order of the
+// database's keys.
+func (im *importing) order() []int {
+	var order []int
+	for i, c := range im.columns {
+		if c != nil {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(im.number(a), im.number(b)) })
+	return order
+}
+
 func (im *importing) number(state int) int {
 	n, _ := im.columns[state].stored()
 	return n
 }
 
-// entry imports one entry; they come in the order of the database's keys.
+// entry imports one entry, unless its state is dropped; they come in the order
+// of the database's keys.
 func (im *importing) entry(g keygroup.Group, state int, key, value []byte) error {
 	c := im.columns[state]
+	if c == nil {
+		return nil
+	}
 	name := c.meta().Name
 	if err := c.checkKey(key, g, im.state.options.MaxParallelism); err != nil {
 		return fmt.Errorf("state %q: %w", name, err)
@@ -329,11 +353,7 @@ func (im *importing) files(stored keygroup.Range, part filePart) (err error) {
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
 	common, _ := stored.Intersect(im.state.options.Range)
-	order := make([]int, len(im.columns))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(im.number(a), im.number(b)) })
+	order := im.order()
 	for g := int(common.First); g <= int(common.Last); g++ {
 		for _, state := range order {
 			prefix := appendPrefix(nil, keygroup.Group(g), state)
