@@ -90,7 +90,7 @@ type File struct {
 	// Local is the backend's name for it. Within one life of a KeyedState, from
 	// Open to Close, no other content ever has the name of a Shared file; and a
 	// KeyedState that is restored from files keeps the names of those it goes
-	// on using, and gives their names to nothing else.
+	// on using, and gives their names to nothing else, unless it tells Origins.
 	Local string
 	// Path is where it is on local disk.
 	Path string

@@ -60,8 +60,8 @@ type Options struct {
 	Log *zap.Logger
 	// Output takes what operators print; nil for nowhere. Writes do not overlap.
 	Output io.Writer
-	// Backend is the state backend of all subtasks; nil makes the one that the
-	// configuration names for each.
+	// Backend is the state backend of all subtasks, which the caller closes; nil
+	// makes the one that the configuration names.
 	Backend statebackend.Backend
 }
 

@@ -217,7 +217,8 @@ func (f *frozen) Files(ctx context.Context) (statebackend.FileSet, error) {
 	return set, nil
 }
 
-// OriginOf implements statebackend.Origins.
+// OriginOf implements statebackend.Origins. A restore that wrote the entries of
+// a part anew has none of its files, whatever their names.
 func (f *frozen) OriginOf(local string) (part int, restored string, ok bool) {
 	o, ok := f.store.origins[local]
 	return o.Part, o.Local, ok

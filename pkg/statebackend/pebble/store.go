@@ -15,15 +15,15 @@ import (
 // goroutine pushes them, a goroutine of the store applies one after the other,
 // and views wait for theirs.
 type store struct {
-	db      *lsm.DB
-	options *lsm.Options
-	dir     string
-	columns map[int]column // by number
-	// origins says of files of restored parts which they are, by the
-	// database's names; immutable.
-	origins  map[string]fileOrigin
+	db       *lsm.DB
+	options  *lsm.Options
+	dir      string
+	columns  map[int]column // by number
 	valueMax int
 	closeAll func() error
+	// origins are the files that the database uses of restored parts, by its
+	// names; parts by RestoredPart.Number. Does not change.
+	origins map[string]fileOrigin
 
 	// position is held while a generation is applied or a view takes what it
 	// needs of the database, which must not move meanwhile.
