@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -40,6 +41,9 @@ type cluster struct {
 
 	// clocks is by how much the clock of each host is off.
 	clocks []time.Duration
+	// disks has a directory for each life of a TaskManager, and one for the
+	// files of checkpoints that checkers read.
+	disks string
 
 	checks checks
 }
@@ -78,9 +82,15 @@ type Result struct {
 	// were Alive when they were read, and times that sources were Idle.
 	EventTimers, ProcessingTimers, Expired, Alive, Idle int
 	Leftovers, Fenced                                   int
-	Faults                                              [faultKinds]int
-	Transactions                                        int
-	TransactionsAborted                                 int
+	// SharedUploaded are shared files that were stored, SharedReused how often
+	// an acknowledgement named an older one, SharedDeleted those deleted again.
+	SharedUploaded, SharedReused, SharedDeleted int
+	// FromFiles are restores of keyed state in files, LocalFiles the files that
+	// were there already; OtherBackend are jobs that go on with another backend.
+	FromFiles, LocalFiles, OtherBackend int
+	Faults                              [faultKinds]int
+	Transactions                        int
+	TransactionsAborted                 int
 }
 
 // Config is how a seed is run.
@@ -124,6 +134,18 @@ func Run(config Config) Result {
 		c.world.Forgets = func() bool { return c.chance(plantOdds) }
 	}
 	c.users.c = c
+	if c.options.InFiles {
+		disks, err := os.MkdirTemp("", "weir-sim-")
+		if err != nil {
+			panic(err)
+		}
+		defer func() {
+			if err := os.RemoveAll(disks); err != nil {
+				panic(err)
+			}
+		}()
+		c.disks = disks
+	}
 	c.result.Failure = c.protect(c.run)
 	c.result.Hash = c.trace.hash
 	c.result.Events = c.events
@@ -161,7 +183,7 @@ func (c *cluster) run() {
 		c.clocks = append(c.clocks, c.between(-500*time.Millisecond, 500*time.Millisecond))
 		c.startTaskManager(host, 0)
 	}
-	c.submit(submission{options: c.options.Job})
+	c.submit(submission{options: c.options.Job, inFiles: c.options.InFiles})
 	c.startJobManager()
 	c.users.begin()
 	c.scheduleFault()
@@ -229,7 +251,7 @@ func (c *cluster) coordinatorConfig(j *job) coordinator.Config {
 		Job: j.id, JobName: j.name, RestoreFrom: j.restoreFrom(), ClaimRestored: j.claim,
 		Checkpointing: coordinator.CheckpointConfig{
 			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: o.MaxConcurrent,
-			TolerableFailures: o.TolerableFailures, Retained: o.Retained, Retention: o.Retention,
+			TolerableFailures: o.TolerableFailures, Incremental: o.Incremental, Retained: o.Retained, Retention: o.Retention,
 		},
 		Restart: coordinator.RestartConfig{
 			Strategy: coordinator.ExponentialDelay,

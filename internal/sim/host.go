@@ -223,8 +223,10 @@ func (h *host) Report(r subtask.Report) {
 		h.x.report("splits", coordinator.SplitsDiscovered{Attempt: attempt, Operator: r.Operator, Splits: slices.Clone(r.Splits), Complete: r.Complete})
 	case subtask.RestoredReport:
 		c.trace.add("%s has read %d files of %d, %d of them locally", h.name, r.FilesFetched+r.FilesLocal, r.Checkpoint, r.FilesLocal)
+		c.result.LocalFiles += r.FilesLocal
 	case subtask.LocalCopyReport:
-		c.trace.add("%s has no local copies of %d: %v", h.name, r.Checkpoint, r.Err)
+		// Nothing fails on a disk here, so that nothing may be missing.
+		c.fail("disk", "%s has no local copies of %d: %v", h.name, r.Checkpoint, r.Err)
 	}
 }
 

@@ -84,6 +84,8 @@ func TestSim(t *testing.T) {
 		"savepoint": total.Savepoints, "cancel": total.Cancels, "fenced leader": total.Fenced, "claim": total.Claims,
 		"refused max parallelism": total.Refused, "event-time timer": total.EventTimers, "processing-time timer": total.ProcessingTimers,
 		"value that expired": total.Expired, "value that did not": total.Alive, "idle source": total.Idle,
+		"shared file uploaded": total.SharedUploaded, "shared file reused": total.SharedReused, "shared file deleted": total.SharedDeleted,
+		"restore from files": total.FromFiles, "file that was read locally": total.LocalFiles, "job that went on with another backend": total.OtherBackend,
 	} {
 		if n == 0 {
 			t.Errorf("no seed had a %s", what)

@@ -28,6 +28,8 @@ type submission struct {
 	// claim makes that the job's own.
 	from  *published
 	claim bool
+	// inFiles: its keyed state is in files.
+	inFiles bool
 	// instead is what the user submits when this one is refused, as it must be.
 	instead *submission
 }
@@ -126,7 +128,10 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 func (c *cluster) resume(j *job, from *published, how RescaleKind) {
 	x := j.plan
 	c.result.Rescales[how]++
-	s := submission{options: j.options, from: from, claim: x.Claim && from != nil}
+	s := submission{options: j.options, from: from, claim: x.Claim && from != nil, inFiles: j.inFiles != x.OtherBackend}
+	if x.OtherBackend {
+		c.result.OtherBackend++
+	}
 	s.options.SourceParallelism, s.options.CountParallelism, s.options.SinkParallelism = x.Sources, x.Counts, x.Sinks
 	if s.options.Stateful {
 		s.options.RuledParallelism = x.Ruled

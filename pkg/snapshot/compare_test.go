@@ -153,3 +153,37 @@ func TestStatesOfADescribedOperatorAreCompared(t *testing.T) {
 		t.Error("the checkpoint itself was changed")
 	}
 }
+
+// TestTheRuntimesListsAreNoStatesOfTheProgram: a job with timers stores the
+// watermark beside what it registers, and can be restored.
+func TestTheRuntimesListsAreNoStatesOfTheProgram(t *testing.T) {
+	lists := func() []OperatorStateHandle {
+		return []OperatorStateHandle{
+			{Name: WatermarkList, Redistribution: Union, Elements: []int64{8}},
+			{Name: describingList, Redistribution: Union, Elements: []int64{1}},
+			{Name: "mine", Redistribution: Union, Elements: []int64{1}},
+		}
+	}
+	c := &CompletedCheckpoint{ID: 7, Operators: []OperatorState{
+		{UID: "counts", Parallelism: 1, MaxParallelism: 128, Subtasks: []OperatorSubtaskState{{UID: "counts", Lists: lists()}}},
+	}}
+	mine := StateMeta{Name: "mine", Kind: ListKind}
+	is := []OperatorTarget{{UID: "counts", Parallelism: 1, Described: true, States: []StateMeta{mine}}}
+	states, err := Reassign(c, is, 128)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := states[0].Subtasks[0].Lists; len(got) != 3 {
+		t.Errorf("lists %+v are restored, want all three", got)
+	}
+	if got := Compare(c, is, nil); len(got) != 1 || got[0].State != "mine" || got[0].Match != Matches {
+		t.Errorf("the comparison is %+v, want the one state of the program", got)
+	}
+	dropping := []OperatorTarget{{UID: "counts", Parallelism: 1, Described: true}}
+	if lost := LostStates(c, dropping); !reflect.DeepEqual(lost, []string{"counts/mine"}) {
+		t.Errorf("lost are %v", lost)
+	}
+	if got := WithoutLostState(c, dropping).Operators[0].Subtasks[0].Lists; len(got) != 2 {
+		t.Errorf("without what is lost there are %+v, want those of the runtime", got)
+	}
+}

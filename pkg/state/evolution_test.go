@@ -105,14 +105,7 @@ func TestOperatorStateIsMigrated(t *testing.T) {
 	var side state.BroadcastSide
 	side.Begin()
 	check(all.Set(&side, "k", leg{"ABQ", "SFO", 5}))
-	frozen, err := old.Freeze()
-	check(err)
-	defer frozen.Release()
-	stored := map[string][][]byte{}
-	check(frozen.Write(func(name string, _ snapshot.Redistribution, elements [][]byte, _ []int64) error {
-		stored[name] = elements
-		return nil
-	}))
+	stored := listsOf(old)
 	is := state.NewOperator("op", 0)
 	newLegs, err := state.NewSplitList[newLeg](is, "legs")
 	check(err)

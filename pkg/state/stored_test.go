@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/state"
 	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/statebackend/memory"
@@ -62,10 +63,16 @@ func storedKey(i int) position {
 	return position{Airport: fmt.Sprint("airport\x00", i), Gate: int16(i - storedKeys/2)}
 }
 
-// A snapshot of the first version, whose only kind of state was Value,
-// restores into this one, at any parallelism.
+// A snapshot of the first version, whose only kind of state was Value, and one
+// of the first that stored Avro restore into this one, at any parallelism.
 func TestStoredValuesRestore(t *testing.T) {
-	parts := storedParts(t, "values.json", func(t *testing.T, index, parallelism int) *state.Keyed[position] {
+	for _, name := range []string{"values.json", "values-avro1.json"} {
+		t.Run(name, func(t *testing.T) { restoreStoredValues(t, name) })
+	}
+}
+
+func restoreStoredValues(t *testing.T, name string) {
+	parts := storedParts(t, name, func(t *testing.T, index, parallelism int) *state.Keyed[position] {
 		k, count, last := openValues(t, index, parallelism)
 		if err := k.Backend().Restore(nil); err != nil {
 			t.Fatal(err)
@@ -119,9 +126,9 @@ func TestStoredValuesRestore(t *testing.T) {
 // storedParts reads a snapshot from testdata, written by two subtasks that fill makes.
 func storedParts(t *testing.T, name string, fill func(t *testing.T, index, parallelism int) *state.Keyed[position]) []statebackend.RestoredPart {
 	t.Helper()
-	path := filepath.Join("testdata", name)
 	var parts []statebackend.RestoredPart
-	if _, err := os.Stat(path); *write && os.IsNotExist(err) {
+	storedIn(t, name, &parts, func() any {
+		var parts []statebackend.RestoredPart
 		for index := range 2 {
 			f, err := fill(t, index, 2).Backend().Freeze()
 			if err != nil {
@@ -136,22 +143,98 @@ func storedParts(t *testing.T, name string, fill func(t *testing.T, index, paral
 			p.Data = data.Bytes()
 			parts = append(parts, p)
 		}
-		stored, err := json.Marshal(parts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, append(stored, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		return parts
+	})
+	return parts
+}
+
+// storedIn reads a file of testdata into to, written by make if it is missing.
+func storedIn(t *testing.T, name string, to any, make func() any) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if _, err := os.Stat(path); *write && os.IsNotExist(err) {
+		content, err := json.Marshal(make())
+		check(err)
+		check(os.WriteFile(path, append(content, '\n'), 0o644))
 	}
-	stored, err := os.ReadFile(path)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(stored, &parts); err != nil {
+	if err := json.Unmarshal(content, to); err != nil {
 		t.Fatal(err)
 	}
-	return parts
+}
+
+// operatorStates are those of testdata/operator-avro1.json.
+type operatorStates struct {
+	state  *state.Operator
+	split  *state.OperatorList[visit]
+	union  *state.OperatorList[string]
+	limits *state.Broadcast[position, visit]
+	flags  *state.Broadcast[string, bool]
+}
+
+func openOperatorStates() *operatorStates {
+	o := &operatorStates{state: state.NewOperator("stored", 0)}
+	var err error
+	o.split, err = state.NewSplitList[visit](o.state, "split")
+	check(err)
+	o.union, err = state.NewUnionList[string](o.state, "union")
+	check(err)
+	o.limits, err = state.NewBroadcast[position, visit](o.state, "limits")
+	check(err)
+	o.flags, err = state.NewBroadcast[string, bool](o.state, "flags")
+	check(err)
+	return o
+}
+
+// Lists and broadcast maps of the first version that stored Avro restore into
+// this one.
+func TestStoredOperatorStateRestores(t *testing.T) {
+	var lists map[string][][]byte
+	storedIn(t, "operator-avro1.json", &lists, func() any {
+		o := openOperatorStates()
+		check(o.state.Restore(nil))
+		var side state.BroadcastSide
+		side.Begin()
+		for i := range 3 {
+			o.split.Add(visitOf(i))
+			o.union.Add(fmt.Sprint("union ", i))
+			check(o.limits.Set(&side, storedKey(i), visitOf(-i)))
+		}
+		check(o.flags.Set(&side, "on", true))
+		return listsOf(o.state)
+	})
+	o := openOperatorStates()
+	check(o.state.Restore(lists))
+	if got := o.split.Get(); len(got) != 3 || *got[2].Last != -2 || got[1].Late["ABQ"] != 1 || got[1].Flights[1] != "AA\x001" {
+		t.Errorf("the split list is %+v", got)
+	}
+	if got := o.union.Get(); !slices.Equal(got, []string{"union 0", "union 1", "union 2"}) {
+		t.Errorf("the union list is %q", got)
+	}
+	for i := range 3 {
+		if v, found, err := o.limits.Get(storedKey(i)); err != nil || !found || *v.Last != int64(i) {
+			t.Errorf("limit %d is %+v, %v, %v", i, v, found, err)
+		}
+	}
+	if on, found, err := o.flags.Get("on"); err != nil || !found || !on {
+		t.Errorf("flag is %v, %v, %v", on, found, err)
+	}
+}
+
+// listsOf stores operator state.
+func listsOf(o *state.Operator) map[string][][]byte {
+	frozen, err := o.Freeze()
+	check(err)
+	defer frozen.Release()
+	stored := map[string][][]byte{}
+	check(frozen.Write(func(name string, _ snapshot.Redistribution, elements [][]byte, _ []int64) error {
+		stored[name] = elements
+		return nil
+	}))
+	return stored
 }
 
 // kinds are the states of testdata/kinds.json: one of each kind, some with time-to-live.
@@ -188,10 +271,17 @@ func openKinds(t *testing.T, index, parallelism int, now time.Time) *kinds {
 	return o
 }
 
-// A snapshot of the version that first had every kind restores into this one.
+// A snapshot of the version that first had every kind, and one of the first
+// that stored Avro, restore into this one.
 func TestStoredKindsRestore(t *testing.T) {
+	for _, name := range []string{"kinds.json", "kinds-avro1.json"} {
+		t.Run(name, func(t *testing.T) { restoreStoredKinds(t, name) })
+	}
+}
+
+func restoreStoredKinds(t *testing.T, name string) {
 	written := time.UnixMilli(1_800_000_000_000)
-	parts := storedParts(t, "kinds.json", func(t *testing.T, index, parallelism int) *state.Keyed[position] {
+	parts := storedParts(t, name, func(t *testing.T, index, parallelism int) *state.Keyed[position] {
 		o := openKinds(t, index, parallelism, written)
 		check(o.keyed.Backend().Restore(nil))
 		for i := range storedKeys {
