@@ -136,17 +136,18 @@ func TestIncrementalCheckpointsUploadWhatIsNew(t *testing.T) {
 }
 
 // TestRetainedIncrementalCheckpoint starts jobs from a checkpoint whose files
-// are shared: at the same parallelism and at others, without claiming it, far
-// beyond the retention of their own; then one that claims it, and deletes
+// are shared: at the same parallelism and at others, with the other backend,
+// without claiming it, far beyond the retention of their own; then one that claims it, and deletes
 // what it no longer needs.
 func TestRetainedIncrementalCheckpoint(t *testing.T) {
 	t.Parallel()
 	k := newKinds(t, 1_000_000)
 	c := start(t, "--taskmanagers", "1", "--slots", "4", "-D", "execution.checkpointing.interval=200ms", "-D", "execution.checkpointing.num-retained=1")
 	submit := func(flags ...string) string {
-		return c.submit(slices.Concat(onBackend("pebble"), flags, k.args(400, "--ballast", "5000"))...)
+		return c.submit(slices.Concat(flags, k.args(400, "--ballast", "5000"))...)
 	}
-	old := submit("--parallelism", "2", "-D", retain)
+	pebble := onBackend("pebble")
+	old := submit(append(pebble, "--parallelism", "2", "-D", retain)...)
 	c.awaitCheckpoint(old, 4)
 	path := c.cancel(old).LastCheckpointPath
 	checkpoint := c.loaded(path)
@@ -156,19 +157,19 @@ func TestRetainedIncrementalCheckpoint(t *testing.T) {
 	c.awaitExactly(old, checkpoint)
 	area := filepath.Join("checkpoints", old)
 	before := c.stored(area)
-	for _, p := range []string{"2", "3", "1"} {
-		job := submit("--parallelism", p, "--from-savepoint", path)
+	for _, on := range []struct{ backend, parallelism string }{{"pebble", "2"}, {"pebble", "3"}, {"pebble", "1"}, {"memory", "3"}} {
+		job := submit(append(onBackend(on.backend), "--parallelism", on.parallelism, "--from-savepoint", path)...)
 		restored := c.await(job, "RUNNING", func(s *cliresult.JobStatus) bool { return s.Status == cliresult.Running }).RestoredCheckpoint
 		c.awaitCheckpoint(job, restored+5)
 		if status := c.cancel(job); status.Restarts != 0 {
-			t.Errorf("parallelism %s: %d restarts: %s", p, status.Restarts, status.Cause)
+			t.Errorf("%v: %d restarts: %s", on, status.Restarts, status.Cause)
 		}
 		c.awaitExactly(job)
 		if after := c.stored(area); len(after) != len(before) || before.Unchanged(after) != nil {
-			t.Errorf("parallelism %s: the %d files have become %d: %v", p, len(before), len(after), before.Unchanged(after))
+			t.Errorf("%v: the %d files have become %d: %v", on, len(before), len(after), before.Unchanged(after))
 		}
 	}
-	claiming := submit("--parallelism", "2", "--from-savepoint", path, "--claim-mode", "claim")
+	claiming := submit(append(pebble, "--parallelism", "2", "--from-savepoint", path, "--claim-mode", "claim")...)
 	restored := c.await(claiming, "RUNNING", func(s *cliresult.JobStatus) bool { return s.Status == cliresult.Running }).RestoredCheckpoint
 	c.awaitCheckpoint(claiming, restored+3)
 	if err := clidriver.Poll(c.ctx, "the claimed checkpoint to be deleted", func() (bool, error) {
