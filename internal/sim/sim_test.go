@@ -86,6 +86,7 @@ func TestSim(t *testing.T) {
 		"value that expired": total.Expired, "value that did not": total.Alive, "idle source": total.Idle,
 		"shared file uploaded": total.SharedUploaded, "shared file reused": total.SharedReused, "shared file deleted": total.SharedDeleted,
 		"restore from files": total.FromFiles, "file that was read locally": total.LocalFiles, "job that went on with another backend": total.OtherBackend,
+		"fallback": total.Fallbacks, "transaction taken back": total.Revoked, "job that failed for a corrupt checkpoint": total.FailedCorrupt,
 	} {
 		if n == 0 {
 			t.Errorf("no seed had a %s", what)
