@@ -61,7 +61,7 @@ func (c *cluster) checkAcked(h *host, r subtask.AckReport) {
 		}
 		size, exists := c.storage.objects.exists(base + "/" + handle.Name)
 		// What was given up meanwhile may have been deleted meanwhile.
-		if !c.checks.deleted[base+"/"+handle.Name] && (!exists || size != handle.Size) {
+		if !c.checks.deleted[base+"/"+handle.Name] && !c.isDamaged(base+"/"+handle.Name) && (!exists || size != handle.Size) {
 			c.fail("I3", "%s acknowledges checkpoint %d with %s of %d bytes, the store has %d", h.name, r.Checkpoint, handle.Name, handle.Size, size)
 		}
 	})

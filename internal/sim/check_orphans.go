@@ -24,6 +24,7 @@ func (c *cluster) updateReferenced() {
 			}
 		}
 		if record.Status == coordinator.FinishedStatus.String() ||
+			record.Status == coordinator.FailedStatus.String() && c.options.Retention == coordinator.NoExternalizedCheckpoints ||
 			record.Status == coordinator.CanceledStatus.String() && c.options.Retention != coordinator.RetainOnCancellation {
 			continue // checkpoints of a job that has ended are deleted
 		}
@@ -115,7 +116,7 @@ func (c *cluster) checkOrphans() {
 		}
 		switch {
 		case c.checks.referenced[object.Name], strings.HasPrefix(object.Name, ha):
-		case c.isBeyondSweeps(object.Name):
+		case c.isBeyondSweeps(object.Name), c.isWithheld(object.Name):
 			c.trace.add("%s stays behind, written by a process that had been replaced", object.Name)
 			c.result.Leftovers++
 		default:
@@ -123,7 +124,7 @@ func (c *cluster) checkOrphans() {
 		}
 	}
 	for name := range c.checks.referenced {
-		if _, exists := c.storage.objects.exists(name); !exists {
+		if _, exists := c.storage.objects.exists(name); !exists && !c.isDamaged(name) {
 			c.fail("I4", "%s is gone, which a published checkpoint refers to", name)
 		}
 	}

@@ -27,6 +27,11 @@ func (c *cluster) readBack(j *job, id ids.CheckpointID, uri string) *published {
 		c.fail("I3", "%s: %s has checkpoint %d of job %s, not %d", j.name, uri, checkpoint.ID, checkpoint.Job, id)
 	}
 	read := func(h snapshot.StateHandle) ([]byte, error) {
+		// A subtask may have restored a damaged file from its local copy, and
+		// refer to it.
+		if content, ok := c.checks.damaged[objectName(base)+"/"+h.Name]; ok {
+			return content, nil
+		}
 		return c.storage.exactCheckpoints.ReadState(context.Background(), base, h)
 	}
 	stored, err := j.options.ReadStored(checkpoint, c.disks, read)

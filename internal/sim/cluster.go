@@ -26,6 +26,8 @@ type cluster struct {
 	world   *simjob.World
 	jobs    []*job
 	users   users
+	// corrupts is how often files were damaged.
+	corrupts int
 	// healed: the second phase, in which nothing fails any more.
 	healed bool
 
@@ -88,9 +90,12 @@ type Result struct {
 	// FromFiles are restores of keyed state in files, LocalFiles the files that
 	// were there already; OtherBackend are jobs that go on with another backend.
 	FromFiles, LocalFiles, OtherBackend int
-	Faults                              [faultKinds]int
-	Transactions                        int
-	TransactionsAborted                 int
+	// Fallbacks to older checkpoints, transactions Revoked by them, and jobs
+	// that could not fall back: FailedCorrupt.
+	Fallbacks, Revoked, FailedCorrupt int
+	Faults                            [faultKinds]int
+	Transactions                      int
+	TransactionsAborted               int
 }
 
 // Config is how a seed is run.
@@ -121,7 +126,7 @@ func Run(config Config) Result {
 	c.checks = newChecks()
 	c.world.Observer = &simjob.Observer{
 		Record: c.interrupt, Fails: c.userCodeFails, Opened: c.checkOpened, Restored: c.checkRestored, Committed: c.checkCommitted,
-		Aborted: c.checkAborted, Frozen: c.noteFrozen, Expires: c.checkExpires, Fired: c.noteFired,
+		Aborted: c.checkAborted, Revoked: c.checkRevoked, Abandoned: c.isAbandoned, Frozen: c.noteFrozen, Expires: c.checkExpires, Fired: c.noteFired,
 		Broken: func(rule, message string) { c.fail(rule, "%s: %s", c.stepped.name, message) },
 	}
 	if c.plant == DropsTimers {
@@ -221,6 +226,8 @@ type job struct {
 	jobCode
 	ended  bool
 	status coordinator.JobStatus
+	// corrupt: files of its checkpoints are damaged before the next leader reads them.
+	corrupt bool
 	// plan is the rescale that users have begun, resumes says that it is
 	// cancelled to go on, from the savepoint unless that is empty.
 	plan      *Rescale

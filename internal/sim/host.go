@@ -197,6 +197,9 @@ func (h *host) Report(r subtask.Report) {
 		if r.Status == coordinator.Running {
 			c.checkRunning(h)
 		}
+		if c.plant == FallsBackOnFailedRead && r.Failure.Kind == coordinator.LostProcess {
+			r.Failure.Kind = coordinator.CorruptCheckpoint
+		}
 		event := coordinator.TaskStatusChanged{Attempt: attempt, Subtask: h.id, Status: r.Status, Failure: r.Failure}
 		switch r.Status {
 		case coordinator.Finished, coordinator.Canceled:

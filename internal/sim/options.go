@@ -174,7 +174,7 @@ func Draw(seed uint64) Options {
 		o.TaskManagers++
 	}
 	for kind := range faultKinds {
-		if r.IntN(4) == 0 {
+		if kind == CorruptFile || r.IntN(4) == 0 {
 			continue // this seed does without
 		}
 		if odds := oddsMax[kind]; odds > 0 {
@@ -185,6 +185,11 @@ func Draw(seed uint64) Options {
 		}
 	}
 	o.Cancel = r.IntN(6) == 0
+	o.Job.Revocable = r.IntN(4) > 0
+	if r.IntN(3) == 0 {
+		// It ends many a run, so it comes in few and seldom.
+		o.Weights[CorruptFile] = between(1, 3)
+	}
 	if r.IntN(2) == 0 {
 		o.InFiles, o.Incremental, o.LocalCopies = true, r.IntN(6) > 0, r.IntN(2) == 0
 		o.GroupsPerFile = between(1, 8)

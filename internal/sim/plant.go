@@ -47,7 +47,7 @@ const (
 	DiscardsLatest
 	// ForgetsCommits: sinks are told that a commit worked that did not happen.
 	ForgetsCommits
-	// ErrorIsAbsence: a restore point that cannot be read counts as gone.
+	// ErrorIsAbsence: metadata that cannot be read counts as broken.
 	ErrorIsAbsence
 	// UnknownIsFailure: a publication of unknown outcome counts as failed.
 	UnknownIsFailure
@@ -72,6 +72,8 @@ const (
 	ReusesUnpublished
 	// SweepsBlindly: shared files of fenced attempts go, whoever refers to them.
 	SweepsBlindly
+	// FallsBackOnFailedRead: state that cannot be read counts as broken.
+	FallsBackOnFailedRead
 
 	plants
 )
@@ -125,6 +127,8 @@ func (p Plant) String() string {
 		return "reuses-unpublished"
 	case SweepsBlindly:
 		return "sweeps-blindly"
+	case FallsBackOnFailedRead:
+		return "falls-back-on-failed-read"
 	case plants:
 	}
 	return fmt.Sprintf("Plant(%d)", int(p))
@@ -153,6 +157,8 @@ func (p Plant) mayStrike(o Options) bool {
 		return o.Job.Stateful && len(o.Rescales) > 0
 	case DeletesShared, ReusesUnpublished, SweepsBlindly:
 		return o.InFiles && o.Incremental
+	case FallsBackOnFailedRead:
+		return o.Odds[StoreBefore] > 0 && o.Retained > 1
 	case UnknownIsFailure:
 		return o.Odds[StoreAfter] > 0
 	case NoPlant, ForgetsToBlock, NotifiesBeforePublication, AcknowledgesBeforePersisted, ReusesIDs, OldTokenPublishes, LosesFrames,

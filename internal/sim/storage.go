@@ -188,6 +188,12 @@ func (o *observed) Delete(ctx context.Context, name string) error {
 // isShared reports whether an object is a shared file.
 func isShared(name string) bool { return strings.Contains(name, "/shared/") }
 
+// content is that of an object, and whether there is one.
+func (o *observed) content(name string) ([]byte, bool) {
+	content, _, err := o.Read(context.Background(), name, 1<<30)
+	return content, err == nil
+}
+
 // exists reports whether an object is stored, and its size.
 func (o *observed) exists(name string) (int64, bool) {
 	content, _, err := o.Read(context.Background(), name, 1<<30)

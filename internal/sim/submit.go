@@ -101,6 +101,9 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 		return
 	}
 	j.ended, j.status = true, status
+	if status == coordinator.FailedStatus && c.failsCorrupt(j, record) {
+		return
+	}
 	if status == coordinator.FailedStatus {
 		c.checkRefused(j, record)
 		c.submit(*j.instead)
