@@ -263,9 +263,13 @@ func TestFingerprintAndDiffAgree(t *testing.T) {
 		`operator "stats": key type: submitted "string"`:   func(g *JobGraph) { g.Operators[2].KeyType = "int64" },
 		`operator "stats": parallelism: submitted 0`:       func(g *JobGraph) { g.Operators[2].Parallelism = 7 },
 		`operator "out": two-phase`:                        func(g *JobGraph) { g.Operators[4].TwoPhase = false },
-		`edge 1: submitted parse -hash-> stats (Flight)`:   func(g *JobGraph) { g.Edges[1].Type = "Other" },
-		`number of edges: submitted 4, built 3`:            func(g *JobGraph) { g.Edges = g.Edges[:3] },
-		`max parallelism: submitted 128, built 64`:         func(g *JobGraph) { g.MaxParallelism = 64 },
+		`operator "parse": describes`:                      func(g *JobGraph) { g.Operators[1].DescribesStates = !g.Operators[1].DescribesStates },
+		`operator "stats": number of states: submitted 0, built 1`: func(g *JobGraph) {
+			g.Operators[2].States = []State{{Name: "n", Kind: "value", Codec: "avro/1", Schema: `"long"`, KeySchema: "key/1:string"}}
+		},
+		`edge 1: submitted parse -hash-> stats (Flight)`: func(g *JobGraph) { g.Edges[1].Type = "Other" },
+		`number of edges: submitted 4, built 3`:          func(g *JobGraph) { g.Edges = g.Edges[:3] },
+		`max parallelism: submitted 128, built 64`:       func(g *JobGraph) { g.MaxParallelism = 64 },
 		`(the order differs)`: func(g *JobGraph) {
 			g.Operators[0], g.Operators[1] = g.Operators[1], g.Operators[0]
 		},
@@ -283,6 +287,26 @@ func TestFingerprintAndDiffAgree(t *testing.T) {
 		}
 		if Fingerprint(a) == Fingerprint(b) {
 			t.Errorf("%s: fingerprints are equal", want)
+		}
+	}
+}
+
+// Every part of a state's description tells two graphs apart.
+func TestFingerprintHasTheStates(t *testing.T) {
+	with := func(change func(*State)) JobGraph {
+		g := flights()
+		s := State{Name: "n", Kind: "value", Codec: "avro/1", Schema: `"long"`, KeySchema: "key/1:string"}
+		change(&s)
+		g.Operators[2].States = []State{s}
+		return g
+	}
+	is := with(func(*State) {})
+	for name, change := range map[string]func(*State){
+		"name": func(s *State) { s.Name = "m" }, "kind": func(s *State) { s.Kind = "list" }, "codec": func(s *State) { s.Codec = "weir/1" },
+		"schema": func(s *State) { s.Schema = `"int"` }, "key schema": func(s *State) { s.KeySchema = "key/1:int64" },
+	} {
+		if other := with(change); Fingerprint(other) == Fingerprint(is) || !strings.Contains(Diff(is, other), `operator "stats": state 0`) {
+			t.Errorf("%s: %s", name, Diff(is, other))
 		}
 	}
 }

@@ -3,11 +3,13 @@ package jobmanager
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/codec/avro"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/pb"
@@ -109,6 +111,64 @@ func TestPlanOfWhatCannotBeRestored(t *testing.T) {
 			t.Errorf("plan of nothing: %v", err)
 		}
 	})
+}
+
+// A state that is read as another type is migrated, with the changes in the
+// table; one that cannot be is refused, with the types.
+func TestPlanSaysWhatIsMigrated(t *testing.T) {
+	stored := snapshot.StateMeta{Name: "s", Kind: "value", Codec: avro.Name, Schema: schemaOf[struct{ A int32 }](t), KeySchema: "key/1:string"}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.close()
+		loc := checkpointstore.SavepointLocation("/sp", "ffffffffffffffffffffffffffffffff", 7)
+		c := &snapshot.CompletedCheckpoint{Job: "ffffffffffffffffffffffffffffffff", ID: 7, Kind: snapshot.Savepoint}
+		c.Operators = []snapshot.OperatorState{{UID: "sink", Parallelism: 1, MaxParallelism: 128, Subtasks: []snapshot.OperatorSubtaskState{{
+			UID: "sink", Keyed: []snapshot.KeyedStateHandle{{Range: keygroup.RangeOf(0, 1, 128), Offsets: make([]int64, 129), States: []snapshot.StateMeta{stored}}},
+		}}}}
+		path, err := checkpointstore.New(r.options.OpenStore(nil)).PersistMetadata(t.Context(), loc, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := spec("job", 2)
+		s.RestoreFrom = path
+		declare := func(schema string) {
+			s.Graph.Operators[1].DescribesStates = true
+			s.Graph.Operators[1].States = []*pb.DeclaredState{{Name: "s", Kind: "value", Codec: avro.Name, Schema: schema, KeySchema: "key/1:string"}}
+		}
+		declare(schemaOf[struct {
+			A int64
+			B string
+		}](t))
+		plan, err := r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s})
+		if err != nil || plan.GetProblem() != "" {
+			t.Fatalf("%v, %v", plan, err)
+		}
+		line := plan.GetStates()[len(plan.GetStates())-1]
+		if line.GetMatch() != "migrated" || !slices.Equal(line.GetChanges(), []string{"widened A from int32 to int64", "added B string"}) {
+			t.Errorf("the line is %v", line)
+		}
+		declare(schemaOf[struct{ A string }](t))
+		if plan, err = r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s}); err != nil ||
+			!strings.Contains(plan.GetProblem(), `operator "sink": state "s" of checkpoint 7: field A was int32 and is string`) {
+			t.Errorf("plan is %v, %v", plan, err)
+		}
+		if _, err := r.submit(s); !errors.Is(err, transport.ErrInvalid) || err.Error() != plan.GetProblem() {
+			t.Errorf("submission: %v, want %s", err, plan.GetProblem())
+		}
+		declare(schemaOf[struct{ A int64 }](t))
+		if _, err := r.submit(s); err != nil {
+			t.Errorf("submission: %v", err)
+		}
+	})
+}
+
+func schemaOf[T any](t *testing.T) string {
+	t.Helper()
+	c, err := avro.For[T]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Schema()
 }
 
 func TestWhatALivingJobOwnsCannotBeClaimed(t *testing.T) {

@@ -248,6 +248,8 @@ type JobOptions struct {
 	Parallelism int
 	// RestoreFrom is a savepoint's path or URI.
 	RestoreFrom string
+	// AllowNonRestoredState lets state go that the program does not have.
+	AllowNonRestoredState bool
 	// Config is the job's, by key.
 	Config map[string]string
 }
@@ -266,7 +268,8 @@ func (c *Cluster) Submit(ctx context.Context, program *operator.Program, options
 	description.WireVersion = transport.WireVersion
 	response, err := server.SubmitJob(ctx, &pb.SubmitJobRequest{Spec: &pb.JobSpec{
 		Name: options.Name, Graph: description, Parallelism: int32(options.Parallelism), RestoreFrom: options.RestoreFrom,
-		Config: options.Config, Environment: map[string]string{programVariable: name},
+		AllowNonRestoredState: options.AllowNonRestoredState,
+		Config:                options.Config, Environment: map[string]string{programVariable: name},
 	}})
 	if err != nil {
 		return "", err
