@@ -28,18 +28,26 @@ type endedJob struct {
 // is stored are exactly the files of what is retained, shared ones among them.
 func TestRetentionOfCheckpoints(t *testing.T) {
 	t.Parallel()
-	c := start(t, "--taskmanagers", "1", "--slots", "9", "-D", "execution.checkpointing.interval=200ms", "-D", "execution.checkpointing.num-retained=1")
-	binary := program(t, "test/programs/fails")
+	for retention := range retained {
+		t.Run(retention, func(t *testing.T) {
+			t.Parallel()
+			checkRetention(t, retention)
+		})
+	}
+}
+
+func checkRetention(t *testing.T, retention string) {
+	t.Helper()
+	binary := program(t, "test/programs/fails") // before the cluster starts, whose time is limited
+	c := start(t, "--taskmanagers", "1", "--slots", "3", "-D", "execution.checkpointing.interval=200ms", "-D", "execution.checkpointing.num-retained=1")
 	// The record at which a job fails, of 1500 at a thousand in a second.
 	failsAt := map[string]string{cliresult.Failed: "1200", cliresult.Canceled: "1000000000", cliresult.Finished: "1000000000"}
 	records := map[string]string{cliresult.Failed: "1500", cliresult.Canceled: "100000", cliresult.Finished: "1500"}
 	var jobs []endedJob
-	for retention := range retained {
-		for end, at := range failsAt {
-			jobs = append(jobs, endedJob{retention: retention, end: end, id: c.submit(
-				"-D", "state.backend.type=pebble", "-D", "execution.checkpointing.externalized-checkpoint-retention="+retention, "-D", "restart-strategy.type=none",
-				binary, "--", "--rate", "1000", "--records", records[end], "--at", at, "--permanent", "--keys", "50")})
-		}
+	for end, at := range failsAt {
+		jobs = append(jobs, endedJob{retention: retention, end: end, id: c.submit(
+			"-D", "state.backend.type=pebble", "-D", "execution.checkpointing.externalized-checkpoint-retention="+retention, "-D", "restart-strategy.type=none",
+			binary, "--", "--rate", "1000", "--records", records[end], "--at", at, "--permanent", "--keys", "50")})
 	}
 	for i := range jobs {
 		j := &jobs[i]
