@@ -112,8 +112,11 @@ func (c *cluster) inject(kind FaultKind) bool {
 	case CorruptFile:
 		jm := c.stableLeader()
 		j := c.jobs[len(c.jobs)-1]
-		if jm == nil || j.ended || c.corrupts >= corruptMax || len(c.ownRetained(j)) == 0 {
+		if jm == nil || j.ended || c.corrupts >= corruptMax {
 			return false
+		}
+		if n := len(c.ownRetained(j)); n == 0 || n == 1 && c.chance(0.8) {
+			return false // the job would only fail, and the run be over
 		}
 		// Damaged is what the next leader finds: by then nobody can publish
 		// anything that refers to it.

@@ -188,7 +188,7 @@ func Draw(seed uint64) Options {
 	o.Job.Revocable = r.IntN(4) > 0
 	if r.IntN(3) == 0 {
 		// It ends many a run, so it comes in few and seldom.
-		o.Weights[CorruptFile] = between(1, 3)
+		o.Weights[CorruptFile] = between(2, 8)
 	}
 	if r.IntN(2) == 0 {
 		o.InFiles, o.Incremental, o.LocalCopies = true, r.IntN(6) > 0, r.IntN(2) == 0

@@ -109,6 +109,9 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 		c.submit(*j.instead)
 		return
 	}
+	if j.isRefused() && status == coordinator.CanceledStatus {
+		return // its user was faster
+	}
 	if j.isRefused() {
 		c.fail("I7", "%s is %s, though its max parallelism is not that of what it started from", j.name, status)
 	}
