@@ -207,7 +207,8 @@ type List[E any] interface {
 	// Get returns the elements in the order in which they were added; nil if
 	// there are none.
 	Get() ([]E, error)
-	// Add appends one element. It takes the same time however long the list is.
+	// Add appends one element. It takes the same time however long the list is,
+	// if the list is in memory; a backend on disk may read one that is not.
 	Add(v E) error
 	// AddAll appends several.
 	AddAll(v []E) error
