@@ -16,6 +16,9 @@ import (
 	"github.com/weirstream/weir/pkg/runtime"
 )
 
+// fileReaders read the files in which state backends keep keyed state.
+var fileReaders = map[string]inspect.FileReader{}
+
 // inspection is what the flags of inspect say.
 type inspection struct {
 	path, dump string
@@ -102,7 +105,7 @@ func failStored(ctx context.Context, path string, err error) *failure {
 
 func (c *cli) inspect(ctx context.Context, s inspection) error {
 	return withStored(s.path, s.settings, func(opener checkpointstore.Opener, location string) error {
-		stored, err := inspect.Open(ctx, opener, location)
+		stored, err := inspect.Open(ctx, opener, location, fileReaders)
 		switch {
 		case err != nil:
 			return err
@@ -183,8 +186,12 @@ func describeFile(file cliresult.InspectedFile) string {
 }
 
 func (c *cli) printInspection(s *cliresult.Inspection) error {
-	if err := c.say("%s %d of job %s (%s), attempt %s\ntriggered %s, completed %s, %s in %d files\n",
-		s.Kind, s.ID, s.Job, showText(s.JobName), s.Attempt, showTime(s.Triggered), showTime(s.Completed), showBytes(s.Bytes), len(s.Files)); err != nil {
+	own := ""
+	if s.OwnBytes != s.Bytes {
+		own = fmt.Sprintf(", %s of them uploaded for this checkpoint", showBytes(s.OwnBytes))
+	}
+	if err := c.say("%s %d of job %s (%s), attempt %s\ntriggered %s, completed %s, %s in %d files%s\n",
+		s.Kind, s.ID, s.Job, showText(s.JobName), s.Attempt, showTime(s.Triggered), showTime(s.Completed), showBytes(s.Bytes), len(s.Files), own); err != nil {
 		return err
 	}
 	for _, op := range s.Operators {
@@ -198,6 +205,9 @@ func (c *cli) printInspection(s *cliresult.Inspection) error {
 	rows := make([][]string, len(s.Files))
 	for i, file := range s.Files {
 		holds, name, shared := "keyed state", file.Name, "no"
+		if file.Backend != "" {
+			holds += ", " + file.Backend
+		}
 		if file.List != "" {
 			holds = "list " + file.List
 		}
@@ -205,7 +215,7 @@ func (c *cli) printInspection(s *cliresult.Inspection) error {
 			name = "(inline)"
 		}
 		if file.Shared {
-			shared = "yes"
+			shared = fmt.Sprintf("since %d", file.SharedSince)
 		}
 		rows[i] = []string{name, fmt.Sprintf("%s[%d]", file.Operator, file.Subtask), holds, showBytes(file.Bytes), file.CRC32C, shared, showText(file.Problem)}
 	}
@@ -228,12 +238,22 @@ func (c *cli) printOperator(op cliresult.InspectedOperator) error {
 		}
 		fmt.Fprintf(&text, "  %s state %s: %d entries, %s%s\n", state.Kind, state.Name, state.Entries, showBytes(state.Bytes), counted)
 		fmt.Fprintf(&text, "    key %s\n    value %s as %s\n", state.KeySchema, state.Codec, state.Schema)
+		for _, e := range state.Earlier {
+			fmt.Fprintf(&text, "    earlier values %s as %s\n", e.Codec, e.Schema)
+		}
 		fmt.Fprintf(&text, "    key groups: %d used, mean %.1f entries, most %d in group %d\n",
 			state.KeyGroups.Used, state.KeyGroups.Mean, state.KeyGroups.Most, state.KeyGroups.Largest)
 		fmt.Fprintf(&text, "    subtasks: %s entries\n", strings.Trim(fmt.Sprint(state.SubtaskEntries), "[]"))
 	}
 	for _, list := range op.Lists {
 		fmt.Fprintf(&text, "  list %s: %d elements, %s, %s\n", list.Name, list.Elements, showBytes(list.Bytes), list.Redistribution)
+		if list.Codec != "" {
+			fmt.Fprintf(&text, "    element %s as %s\n", list.Codec, list.Schema)
+		}
+	}
+	for _, m := range op.Broadcast {
+		fmt.Fprintf(&text, "  broadcast map %s: %d entries, %s\n    key %s\n    value %s as %s\n",
+			m.Name, m.Entries, showBytes(m.Bytes), m.KeySchema, m.Codec, m.Schema)
 	}
 	if op.PendingCommittables > 0 {
 		fmt.Fprintf(&text, "  pending committables: %d\n", op.PendingCommittables)

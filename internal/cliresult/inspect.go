@@ -17,7 +17,10 @@ type Inspection struct {
 	Triggered *time.Time `json:"triggered,omitempty"`
 	Completed *time.Time `json:"completed,omitempty"`
 	// Bytes are those of all files and inline state, without the metadata.
-	Bytes     int64               `json:"bytes"`
+	Bytes int64 `json:"bytes"`
+	// OwnBytes are those that were uploaded for this checkpoint: without the
+	// files that it shares with earlier ones.
+	OwnBytes  int64               `json:"own_bytes"`
 	Operators []InspectedOperator `json:"operators"`
 	Files     []InspectedFile     `json:"files"`
 	// Savepoints are those that the job had completed before.
@@ -38,6 +41,8 @@ type InspectedOperator struct {
 	PendingCommittables int              `json:"pending_committables"`
 	States              []InspectedState `json:"states"`
 	Lists               []InspectedList  `json:"lists"`
+	// Broadcast are the broadcast maps, which are stored together in one list.
+	Broadcast []InspectedBroadcast `json:"broadcast,omitempty"`
 	// Splits is absent for operators that are no sources.
 	Splits *InspectedSplits `json:"splits,omitempty"`
 }
@@ -88,6 +93,20 @@ type InspectedList struct {
 	Redistribution string `json:"redistribution"`
 	Elements       int    `json:"elements"`
 	Bytes          int64  `json:"bytes"`
+	// Codec and Schema are of the elements of a list that the program registered.
+	Codec  string `json:"codec,omitempty"`
+	Schema string `json:"schema,omitempty"`
+}
+
+// InspectedBroadcast is one broadcast map.
+type InspectedBroadcast struct {
+	Name      string `json:"name"`
+	Codec     string `json:"codec"`
+	Schema    string `json:"schema"`
+	KeySchema string `json:"key_schema"`
+	// Entries and Bytes are of keys and values as they are stored.
+	Entries int64 `json:"entries"`
+	Bytes   int64 `json:"bytes"`
 }
 
 // InspectedSplits are the splits that a source had found.
@@ -117,6 +136,10 @@ type InspectedFile struct {
 	CRC32C string `json:"crc32c"`
 	// Shared files may belong to several checkpoints.
 	Shared bool `json:"shared"`
+	// SharedSince is the checkpoint that a shared file was uploaded for.
+	SharedSince uint64 `json:"shared_since,omitempty"`
+	// Backend is the state backend that the file is of, if it is a native one.
+	Backend string `json:"backend,omitempty"`
 	// Problem is what is wrong with it, as far as it was read.
 	Problem string `json:"problem,omitempty"`
 }

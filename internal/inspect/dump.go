@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/weirstream/weir/internal/cliresult"
@@ -50,6 +51,10 @@ func (s *Stored) Dump(ctx context.Context, target string, to io.Writer) error {
 		case p.list != nil && p.list.Name == name:
 			found = true
 			err = s.dumpList(ctx, &d, p)
+		case p.list != nil && p.list.Name == state.BroadcastList:
+			has := false
+			has, err = s.dumpBroadcast(ctx, &d, p, name)
+			found = found || has
 		case p.keyed != nil:
 			has := false
 			has, err = s.dumpKeyed(ctx, &d, p, name)
@@ -60,7 +65,7 @@ func (s *Stored) Dump(ctx context.Context, target string, to io.Writer) error {
 		}
 	}
 	if !found {
-		return fmt.Errorf("%w: operator %q has %s", ErrNoState, uid, s.stateNames(ids.OperatorUID(uid)))
+		return fmt.Errorf("%w: operator %q has %s", ErrNoState, uid, s.stateNames(ctx, ids.OperatorUID(uid)))
 	}
 	if err := buffered.Flush(); err != nil {
 		return fmt.Errorf("write entries: %w", err)
@@ -69,7 +74,7 @@ func (s *Stored) Dump(ctx context.Context, target string, to io.Writer) error {
 }
 
 // stateNames lists what can be dumped of an operator.
-func (s *Stored) stateNames(uid ids.OperatorUID) string {
+func (s *Stored) stateNames(ctx context.Context, uid ids.OperatorUID) string {
 	var names []string
 	seen := map[string]bool{}
 	add := func(name string) {
@@ -84,6 +89,13 @@ func (s *Stored) stateNames(uid ids.OperatorUID) string {
 		}
 		if p.list != nil {
 			add(p.list.Name)
+			if p.list.Name == state.BroadcastList {
+				// What cannot be read has no names.
+				part, _ := s.broadcast(ctx, p)
+				for _, meta := range part.States {
+					add(meta.Name)
+				}
+			}
 			continue
 		}
 		for _, meta := range p.keyed.States {
@@ -118,7 +130,7 @@ func (s *Stored) dumpKeyed(ctx context.Context, d *dumper, p piece, name string)
 		return false, nil
 	}
 	show := newEntryForm(p.keyed.States[number])
-	return true, s.eachEntry(ctx, p.keyed, func(g keygroup.Group, state int, key, value []byte) error {
+	return true, s.eachEntry(ctx, p, func(g keygroup.Group, state int, key, value []byte) error {
 		if state != number {
 			return nil
 		}
@@ -293,25 +305,117 @@ func (s *Stored) dumpList(ctx context.Context, d *dumper, p piece) error {
 	return nil
 }
 
+// broadcast reads the broadcast maps of an operator.
+func (s *Stored) broadcast(ctx context.Context, p piece) (statebackend.RestoredPart, error) {
+	content, err := s.store.ReadState(ctx, s.base, p.list.Handle)
+	if err != nil {
+		return statebackend.RestoredPart{}, err
+	}
+	return state.ReadBroadcast(content)
+}
+
+// dumpBroadcast writes the entries of a broadcast map, and says whether there
+// is one of that name. They belong to no key.
+func (s *Stored) dumpBroadcast(ctx context.Context, d *dumper, p piece, name string) (bool, error) {
+	part, err := s.broadcast(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	number := slices.IndexFunc(part.States, func(m snapshot.StateMeta) bool { return m.Name == name })
+	if number < 0 {
+		return false, nil
+	}
+	show := newEntryForm(part.States[number])
+	return true, statebackend.ReadGroup(part.Data, len(part.States), func(state int, key, value []byte) error {
+		if state != number {
+			return nil
+		}
+		line := show.line(key, value)
+		if line.UserKey != nil {
+			line.Key = nil
+		}
+		line.Subtask = p.subtask
+		return d.write(line)
+	})
+}
+
+// describeLists says of an operator's lists what package state stored of them,
+// and which broadcast maps there are. What cannot be read is left out: the
+// files are named by Verify.
+func (s *Stored) describeLists(ctx context.Context, op *snapshot.OperatorState, out *cliresult.InspectedOperator) error {
+	for i := range op.Subtasks {
+		for j := range op.Subtasks[i].Lists {
+			p := piece{operator: op, subtask: i, list: &op.Subtasks[i].Lists[j]}
+			switch p.list.Name {
+			case state.DescriptionsList:
+				all, err := s.descriptions(ctx, p)
+				if err != nil && isUnknown(ctx, err) {
+					return err
+				}
+				for _, d := range all {
+					at := slices.IndexFunc(out.Lists, func(l cliresult.InspectedList) bool { return l.Name == d.StoredAs })
+					if at >= 0 {
+						out.Lists[at].Codec, out.Lists[at].Schema = d.Codec, d.Schema
+					}
+				}
+			case state.BroadcastList:
+				part, err := s.broadcast(ctx, p)
+				if err != nil && isUnknown(ctx, err) {
+					return err
+				}
+				out.Broadcast = append(out.Broadcast, broadcastMaps(part)...)
+			}
+		}
+	}
+	return nil
+}
+
+func broadcastMaps(part statebackend.RestoredPart) []cliresult.InspectedBroadcast {
+	maps := make([]cliresult.InspectedBroadcast, len(part.States))
+	for i, m := range part.States {
+		maps[i] = cliresult.InspectedBroadcast{Name: m.Name, Codec: m.Codec, Schema: m.Schema, KeySchema: m.KeySchema}
+	}
+	// After an error the counts are of what could be read.
+	_ = statebackend.ReadGroup(part.Data, len(maps), func(state int, key, value []byte) error {
+		maps[state].Entries++
+		maps[state].Bytes += int64(len(key) + len(value))
+		return nil
+	})
+	return maps
+}
+
+// descriptions reads what an operator stored about its lists.
+func (s *Stored) descriptions(ctx context.Context, p piece) ([]state.ListDescription, error) {
+	content, err := s.store.ReadState(ctx, s.base, p.list.Handle)
+	if err != nil {
+		return nil, err
+	}
+	var all []state.ListDescription
+	for _, length := range p.list.Elements {
+		d, err := state.DescribeList(content[:length])
+		if err != nil {
+			return all, err
+		}
+		all, content = append(all, d), content[length:]
+	}
+	return all, nil
+}
+
 // listForm is how the elements of a list that a program registered are read;
 // nil if it is another.
 func (s *Stored) listForm(ctx context.Context, p piece) (valueForm, error) {
-	for _, l := range p.operator.Subtasks[p.subtask].Lists {
-		if l.Name != state.DescriptionsList {
-			continue
-		}
-		content, err := s.store.ReadState(ctx, s.base, l.Handle)
-		if err != nil {
-			return nil, err
-		}
-		for _, length := range l.Elements {
-			d, err := state.DescribeList(content[:length])
-			if err != nil {
-				return nil, err
-			}
-			if content = content[length:]; d.StoredAs == p.list.Name {
-				return formOf(d.Codec, d.Schema), nil
-			}
+	lists := p.operator.Subtasks[p.subtask].Lists
+	at := slices.IndexFunc(lists, func(l snapshot.OperatorStateHandle) bool { return l.Name == state.DescriptionsList })
+	if at < 0 {
+		return nil, nil
+	}
+	all, err := s.descriptions(ctx, piece{operator: p.operator, subtask: p.subtask, list: &lists[at]})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range all {
+		if d.StoredAs == p.list.Name {
+			return formOf(d.Codec, d.Schema), nil
 		}
 	}
 	return nil, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/keygroup"
@@ -20,17 +19,24 @@ type Stored struct {
 	store      *checkpointstore.Store
 	path, base string
 	checkpoint *snapshot.CompletedCheckpoint
+	readers    map[string]FileReader
 }
 
+// FileReader makes of keyed state in files of a state backend, which are local,
+// a part laid out by key group, with the same States. It works in dir, which
+// it makes and removes.
+type FileReader func(ctx context.Context, dir string, part statebackend.RestoredPart, groups keygroup.Range) (statebackend.RestoredPart, error)
+
 // Open reads the metadata of the checkpoint or savepoint at a path or URI. The
-// error is objectstore.ErrNotExist if there is none.
-func Open(ctx context.Context, opener checkpointstore.Opener, path string) (*Stored, error) {
+// error is objectstore.ErrNotExist if there is none. readers read the files of
+// state backends, by their names.
+func Open(ctx context.Context, opener checkpointstore.Opener, path string, readers map[string]FileReader) (*Stored, error) {
 	store := checkpointstore.New(opener)
 	checkpoint, base, err := store.LoadMetadata(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	return &Stored{store: store, path: path, base: base, checkpoint: checkpoint}, nil
+	return &Stored{store: store, path: path, base: base, checkpoint: checkpoint, readers: readers}, nil
 }
 
 // piece is one stored piece of state with where it belongs.
@@ -41,11 +47,14 @@ type piece struct {
 	list     *snapshot.OperatorStateHandle // the other
 }
 
-func (p piece) handle() snapshot.StateHandle {
-	if p.keyed != nil {
-		return p.keyed.Handle
+// handles are those of its files: one, unless it is in files of its backend.
+func (p piece) handles() []snapshot.StateHandle {
+	if p.list != nil {
+		return []snapshot.StateHandle{p.list.Handle}
 	}
-	return p.list.Handle
+	var all []snapshot.StateHandle
+	p.keyed.EachHandle(func(h snapshot.StateHandle) { all = append(all, h) })
+	return all
 }
 
 // pieces lists all pieces in the order of the metadata.
@@ -92,7 +101,11 @@ func (s *Stored) eachGroup(ctx context.Context, k *snapshot.KeyedStateHandle, gr
 
 // eachEntry reads the entries of all states of a piece of keyed state. key and
 // value are good until entry returns.
-func (s *Stored) eachEntry(ctx context.Context, k *snapshot.KeyedStateHandle, entry func(g keygroup.Group, state int, key, value []byte) error) error {
+func (s *Stored) eachEntry(ctx context.Context, p piece, entry func(g keygroup.Group, state int, key, value []byte) error) error {
+	k := p.keyed
+	if k.IsInFiles() {
+		return s.eachEntryInFiles(ctx, p, entry)
+	}
 	return s.eachGroup(ctx, k, func(g keygroup.Group, bytes []byte) error {
 		return statebackend.ReadGroup(bytes, len(k.States), func(state int, key, value []byte) error {
 			return entry(g, state, key, value)
@@ -106,9 +119,6 @@ func nameOf(h snapshot.StateHandle) string {
 	}
 	return h.Name
 }
-
-// isShared reports whether a file of that name may belong to several checkpoints.
-func isShared(name string) bool { return strings.HasPrefix(name, "shared/") }
 
 // problemOf says in words what is wrong with a file.
 func problemOf(err error) string {

@@ -3,7 +3,9 @@ package inspect
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 	"unicode"
@@ -31,7 +33,13 @@ func (s *Stored) Summary(ctx context.Context) (*cliresult.Inspection, error) {
 	}
 	counts := map[ids.OperatorUID]*keyedCounts{}
 	for _, p := range s.pieces() {
-		file := describe(p)
+		begin := len(out.Files)
+		for _, h := range p.handles() {
+			out.Files = append(out.Files, describe(p, h))
+			if since := h.SharedSince; since == 0 || since == c.ID {
+				out.OwnBytes += h.Size
+			}
+		}
 		if p.keyed != nil {
 			if counts[p.operator.UID] == nil {
 				counts[p.operator.UID] = &keyedCounts{operator: p.operator}
@@ -40,13 +48,16 @@ func (s *Stored) Summary(ctx context.Context) (*cliresult.Inspection, error) {
 				if isUnknown(ctx, err) {
 					return nil, err
 				}
-				file.Problem = problemOf(err)
+				blame(out.Files[begin:], err)
 			}
 		}
-		out.Files = append(out.Files, file)
 	}
 	for i := range c.Operators {
-		out.Operators = append(out.Operators, s.operator(&c.Operators[i], counts[c.Operators[i].UID]))
+		op := s.operator(&c.Operators[i], counts[c.Operators[i].UID])
+		if err := s.describeLists(ctx, &c.Operators[i], &op); err != nil {
+			return nil, err
+		}
+		out.Operators = append(out.Operators, op)
 	}
 	for _, list := range c.Splits {
 		if s.operatorState(list.UID) == nil {
@@ -59,14 +70,27 @@ func (s *Stored) Summary(ctx context.Context) (*cliresult.Inspection, error) {
 	return out, nil
 }
 
-func describe(p piece) cliresult.InspectedFile {
-	h := p.handle()
+// blame notes what is wrong at the file that the error names, or at the first
+// of those that cannot be read together.
+func blame(files []cliresult.InspectedFile, err error) {
+	at := 0
+	if of := (*fileError)(nil); errors.As(err, &of) {
+		at, err = slices.IndexFunc(files, func(f cliresult.InspectedFile) bool { return f.Name == of.file.Name }), of.err
+	}
+	if at >= 0 && at < len(files) {
+		files[at].Problem = problemOf(err)
+	}
+}
+
+func describe(p piece, h snapshot.StateHandle) cliresult.InspectedFile {
 	file := cliresult.InspectedFile{
 		Name: h.Name, Operator: string(p.operator.UID), Subtask: p.subtask, Bytes: h.Size,
-		CRC32C: fmt.Sprintf("%08x", h.CRC32C), Shared: isShared(h.Name),
+		CRC32C: fmt.Sprintf("%08x", h.CRC32C), Shared: h.IsShared(), SharedSince: uint64(h.SharedSince),
 	}
 	if p.list != nil {
 		file.List = p.list.Name
+	} else {
+		file.Backend = p.keyed.Backend
 	}
 	return file
 }
@@ -183,7 +207,7 @@ func (k *keyedCounts) add(ctx context.Context, s *Stored, p piece) error {
 	for i, meta := range p.keyed.States {
 		counts[i] = k.of(meta)
 	}
-	err := s.eachEntry(ctx, p.keyed, func(g keygroup.Group, state int, key, value []byte) error {
+	err := s.eachEntry(ctx, p, func(g keygroup.Group, state int, key, value []byte) error {
 		c := counts[state]
 		c.entries++
 		c.bytes += int64(len(key) + len(value))

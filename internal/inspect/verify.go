@@ -15,16 +15,18 @@ import (
 func (s *Stored) Verify(ctx context.Context) (*cliresult.Verification, error) {
 	out := &cliresult.Verification{Path: s.path, Broken: []cliresult.InspectedFile{}}
 	for _, p := range s.pieces() {
-		n, err := s.verify(ctx, p.handle())
-		out.Files++
-		out.Bytes += n
-		if err != nil {
-			if isUnknown(ctx, err) {
-				return nil, err
+		for _, h := range p.handles() {
+			n, err := s.verify(ctx, h)
+			out.Files++
+			out.Bytes += n
+			if err != nil {
+				if isUnknown(ctx, err) {
+					return nil, err
+				}
+				file := describe(p, h)
+				file.Problem = problemOf(err)
+				out.Broken = append(out.Broken, file)
 			}
-			file := describe(p)
-			file.Problem = problemOf(err)
-			out.Broken = append(out.Broken, file)
 		}
 	}
 	return out, nil

@@ -19,13 +19,24 @@ import (
 // all subtasks get back. What users register has listPrefix before its name.
 const (
 	metaList      = DescriptionsList
-	broadcastList = "state/broadcast"
+	broadcastList = BroadcastList
 	listPrefix    = "list/"
 )
 
 // DescriptionsList is the stored list that describes the lists which a program
 // has registered, by one element each.
 const DescriptionsList = "state/lists"
+
+// BroadcastList is the stored list that has the snapshot of all broadcast maps
+// as its one element.
+const BroadcastList = "state/broadcast"
+
+// ReadBroadcast reads the element of BroadcastList: the descriptions of the maps,
+// and their entries as those of one key group. The key of an entry is a
+// struct of a bool, which says nothing, and the user key.
+func ReadBroadcast(element []byte) (statebackend.RestoredPart, error) {
+	return decodeBroadcast(element)
+}
 
 // ListDescription describes a stored list.
 type ListDescription struct {
