@@ -255,10 +255,11 @@ var seededRandom = map[string]bool{
 
 // clockAllowed are the packages below the shells that may read a clock.
 var clockAllowed = map[string]string{
-	"pkg/objectstore/s3":     "retries of requests wait on real time",
-	"pkg/objectstore/faulty": "injected delays are its purpose",
-	"pkg/objectstore/local":  "waits for a file lock",
-	"pkg/connector/throttle": "records are due by the clock",
+	"pkg/objectstore/s3":      "retries of requests wait on real time",
+	"pkg/objectstore/faulty":  "injected delays are its purpose",
+	"pkg/objectstore/local":   "waits for a file lock",
+	"pkg/connector/throttle":  "records are due by the clock",
+	"pkg/statebackend/pebble": "the goroutine that writes back polls while compactions catch up; no content depends on when",
 }
 
 // threadless packages below the shells start nothing and lock nothing although they are not pure.

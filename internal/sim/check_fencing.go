@@ -35,11 +35,15 @@ func (c *cluster) checkRecordWritten(name string, before, after []byte) {
 	case now.NextCheckpointBlock < was.NextCheckpointBlock:
 		c.fail("I6", "%s: IDs below %d may be used, the record went back to %d", j.name, was.NextCheckpointBlock, now.NextCheckpointBlock)
 	case now.Latest.ID < was.Latest.ID:
-		c.fail("I8", "%s: checkpoint %d is the latest, the record went back to %d", j.name, was.Latest.ID, now.Latest.ID)
+		c.checkFallback(j, was, now)
 	case isTerminal(was.Status) && now.Status != was.Status:
 		c.fail("I8", "%s had ended as %s and is %s now", j.name, was.Status, now.Status)
 	}
 	c.checks.records[id] = now
+	if now.Token > was.Token && j.corrupt && !isTerminal(now.Status) {
+		j.corrupt = false
+		c.damage(j)
+	}
 	c.checkPublication(j, was, now)
 	c.updateReferenced()
 }
@@ -65,7 +69,7 @@ func (c *cluster) checkPublication(j *job, was, now checkpointstore.JobRecord) {
 			publish(id, checkpointstore.SavepointLocation(savepointDir, j.id, id).URI())
 		}
 	}
-	if now.Latest == was.Latest {
+	if now.Latest.ID <= was.Latest.ID {
 		return
 	}
 	publish(now.Latest.ID, now.Latest.URI)

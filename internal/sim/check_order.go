@@ -44,6 +44,7 @@ func (c *cluster) checkNotified(x *executor, id ids.CheckpointID) {
 // checkAcked sees an acknowledgement leave a subtask: every file it names is there.
 func (c *cluster) checkAcked(h *host, r subtask.AckReport) {
 	t, ok := c.checks.triggered[checkpointName{h.x.job.id, r.Checkpoint}]
+	ofBase := c.sharedOf(h.x.job, t.barrier.Base)
 	if !ok {
 		c.fail("I3", "%s acknowledges checkpoint %d, which was never triggered", h.name, r.Checkpoint)
 	}
@@ -52,9 +53,15 @@ func (c *cluster) checkAcked(h *host, r subtask.AckReport) {
 		if handle.IsInline() {
 			return
 		}
+		if handle.IsShared() && handle.SharedSince != r.Checkpoint {
+			c.result.SharedReused++
+			if of := ofBase[handle.Name]; of.SharedSince != handle.SharedSince || of.Size != handle.Size || of.CRC32C != handle.CRC32C {
+				c.fail("I4", "%s acknowledges checkpoint %d with %s of %d, which its base %d does not have", h.name, r.Checkpoint, handle.Name, handle.SharedSince, t.barrier.Base)
+			}
+		}
 		size, exists := c.storage.objects.exists(base + "/" + handle.Name)
 		// What was given up meanwhile may have been deleted meanwhile.
-		if !c.checks.deleted[base+"/"+handle.Name] && (!exists || size != handle.Size) {
+		if !c.checks.deleted[base+"/"+handle.Name] && !c.isDamaged(base+"/"+handle.Name) && (!exists || size != handle.Size) {
 			c.fail("I3", "%s acknowledges checkpoint %d with %s of %d bytes, the store has %d", h.name, r.Checkpoint, handle.Name, handle.Size, size)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
 
@@ -23,6 +24,7 @@ func (c *cluster) updateReferenced() {
 			}
 		}
 		if record.Status == coordinator.FinishedStatus.String() ||
+			record.Status == coordinator.FailedStatus.String() && c.options.Retention == coordinator.NoExternalizedCheckpoints ||
 			record.Status == coordinator.CanceledStatus.String() && c.options.Retention != coordinator.RetainOnCancellation {
 			continue // checkpoints of a job that has ended are deleted
 		}
@@ -57,9 +59,49 @@ func (c *cluster) refer(p *published) {
 	})
 }
 
+// sharedOf are the shared files of a published checkpoint of a job, by name.
+func (c *cluster) sharedOf(j *job, id ids.CheckpointID) map[string]snapshot.StateHandle {
+	shared := map[string]snapshot.StateHandle{}
+	if p := c.checks.published[checkpointName{j.id, id}]; p != nil {
+		p.checkpoint.EachHandle(func(h snapshot.StateHandle) {
+			if h.IsShared() {
+				shared[h.Name] = h
+			}
+		})
+	}
+	return shared
+}
+
+// checkPinned sees a shared file deleted: no checkpoint that is under way may
+// still refer to it, because its base has it.
+func (c *cluster) checkPinned(name string) {
+	for _, jm := range c.jobManagers {
+		for _, d := range jm.drivers {
+			base := objectName(checkpointstore.JobBase(checkpointDir, d.job.id))
+			file, ok := strings.CutPrefix(name, base+"/")
+			if !ok || jm.dead || d.over {
+				continue
+			}
+			status := d.machine.Status()
+			for _, v := range status.Checkpoints {
+				t, ok := c.checks.triggered[checkpointName{d.job.id, v.ID}]
+				if v.Status != coordinator.CheckpointInProgress || !ok || t.token != c.checks.records[d.job.id].Token {
+					continue
+				}
+				if _, has := c.sharedOf(d.job, t.barrier.Base)[file]; has {
+					c.fail("I4", "%s is deleted, which base %d of checkpoint %d has, which is under way", name, t.barrier.Base, v.ID)
+				}
+			}
+		}
+	}
+}
+
 // checkDeleted sees every deletion.
 func (c *cluster) checkDeleted(name string) {
 	c.checks.deleted[name] = true
+	if isShared(name) {
+		c.checkPinned(name)
+	}
 	if c.checks.referenced[name] {
 		c.fail("I4", "%s is deleted, which a published checkpoint refers to", name)
 	}
@@ -74,7 +116,7 @@ func (c *cluster) checkOrphans() {
 		}
 		switch {
 		case c.checks.referenced[object.Name], strings.HasPrefix(object.Name, ha):
-		case c.isBeyondSweeps(object.Name):
+		case c.isBeyondSweeps(object.Name), c.isWithheld(object.Name):
 			c.trace.add("%s stays behind, written by a process that had been replaced", object.Name)
 			c.result.Leftovers++
 		default:
@@ -82,7 +124,7 @@ func (c *cluster) checkOrphans() {
 		}
 	}
 	for name := range c.checks.referenced {
-		if _, exists := c.storage.objects.exists(name); !exists {
+		if _, exists := c.storage.objects.exists(name); !exists && !c.isDamaged(name) {
 			c.fail("I4", "%s is gone, which a published checkpoint refers to", name)
 		}
 	}

@@ -27,9 +27,14 @@ func (c *cluster) readBack(j *job, id ids.CheckpointID, uri string) *published {
 		c.fail("I3", "%s: %s has checkpoint %d of job %s, not %d", j.name, uri, checkpoint.ID, checkpoint.Job, id)
 	}
 	read := func(h snapshot.StateHandle) ([]byte, error) {
+		// A subtask may have restored a damaged file from its local copy, and
+		// refer to it.
+		if content, ok := c.checks.damaged[objectName(base)+"/"+h.Name]; ok {
+			return content, nil
+		}
 		return c.storage.exactCheckpoints.ReadState(context.Background(), base, h)
 	}
-	stored, err := j.options.ReadStored(checkpoint, read)
+	stored, err := j.options.ReadStored(checkpoint, c.disks, read)
 	if err != nil {
 		c.fail("I2", "%s: checkpoint %d: %v", j.name, id, err)
 	}
@@ -63,6 +68,9 @@ func (c *cluster) checkRestorePoint(j *job, plan *coordinator.Deployment) {
 		}
 		if a.restored.base != plan.RestoreBase {
 			c.fail("I2", "%s: attempt %s restores checkpoint %d from %s, it is in %s", j.name, plan.Attempt, id, plan.RestoreBase, a.restored.base)
+		}
+		if a.restored.stored.InFiles {
+			c.result.FromFiles++
 		}
 	}
 	if newest := c.latest(j); plan.Attempt.Token == c.checks.records[j.id].Token && a.restored != newest {

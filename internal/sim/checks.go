@@ -46,6 +46,11 @@ type checks struct {
 	// deleted are the objects that were deleted, written when the others were.
 	deleted map[string]bool
 	written map[string]time.Duration
+	// damaged has what was in the objects that a fault has damaged.
+	damaged map[string][]byte
+	// abandoned are transactions of checkpoints that a job has fallen back
+	// from, with the token under which it did.
+	abandoned map[string]ids.FencingToken
 	// swept is when leftovers below a URI were last looked for.
 	swept map[string]time.Duration
 }
@@ -58,7 +63,7 @@ func newChecks() checks {
 		allowed: map[string]bool{}, needed: map[string]ids.CheckpointID{}, aborted: map[string]bool{},
 		visible: map[simjob.Count]bool{}, attempts: map[attemptName]*attemptCheck{},
 		triggered: map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
-		written: map[string]time.Duration{}, swept: map[string]time.Duration{},
+		written: map[string]time.Duration{}, swept: map[string]time.Duration{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
 	}
 }
 

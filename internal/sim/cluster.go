@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -25,6 +26,8 @@ type cluster struct {
 	world   *simjob.World
 	jobs    []*job
 	users   users
+	// corrupts is how often files were damaged.
+	corrupts int
 	// healed: the second phase, in which nothing fails any more.
 	healed bool
 
@@ -40,6 +43,9 @@ type cluster struct {
 
 	// clocks is by how much the clock of each host is off.
 	clocks []time.Duration
+	// disks has a directory for each life of a TaskManager, and one for the
+	// files of checkpoints that checkers read.
+	disks string
 
 	checks checks
 }
@@ -78,9 +84,18 @@ type Result struct {
 	// were Alive when they were read, and times that sources were Idle.
 	EventTimers, ProcessingTimers, Expired, Alive, Idle int
 	Leftovers, Fenced                                   int
-	Faults                                              [faultKinds]int
-	Transactions                                        int
-	TransactionsAborted                                 int
+	// SharedUploaded are shared files that were stored, SharedReused how often
+	// an acknowledgement named an older one, SharedDeleted those deleted again.
+	SharedUploaded, SharedReused, SharedDeleted int
+	// FromFiles are restores of keyed state in files, LocalFiles the files that
+	// were there already; OtherBackend are jobs that go on with another backend.
+	FromFiles, LocalFiles, OtherBackend int
+	// Fallbacks to older checkpoints, transactions Revoked by them, and jobs
+	// that could not fall back: FailedCorrupt.
+	Fallbacks, Revoked, FailedCorrupt int
+	Faults                            [faultKinds]int
+	Transactions                      int
+	TransactionsAborted               int
 }
 
 // Config is how a seed is run.
@@ -111,7 +126,7 @@ func Run(config Config) Result {
 	c.checks = newChecks()
 	c.world.Observer = &simjob.Observer{
 		Record: c.interrupt, Fails: c.userCodeFails, Opened: c.checkOpened, Restored: c.checkRestored, Committed: c.checkCommitted,
-		Aborted: c.checkAborted, Frozen: c.noteFrozen, Expires: c.checkExpires, Fired: c.noteFired,
+		Aborted: c.checkAborted, Revoked: c.checkRevoked, Abandoned: c.isAbandoned, Frozen: c.noteFrozen, Expires: c.checkExpires, Fired: c.noteFired,
 		Broken: func(rule, message string) { c.fail(rule, "%s: %s", c.stepped.name, message) },
 	}
 	if c.plant == DropsTimers {
@@ -124,6 +139,18 @@ func Run(config Config) Result {
 		c.world.Forgets = func() bool { return c.chance(plantOdds) }
 	}
 	c.users.c = c
+	if c.options.InFiles {
+		disks, err := os.MkdirTemp("", "weir-sim-")
+		if err != nil {
+			panic(err)
+		}
+		defer func() {
+			if err := os.RemoveAll(disks); err != nil {
+				panic(err)
+			}
+		}()
+		c.disks = disks
+	}
 	c.result.Failure = c.protect(c.run)
 	c.result.Hash = c.trace.hash
 	c.result.Events = c.events
@@ -161,7 +188,7 @@ func (c *cluster) run() {
 		c.clocks = append(c.clocks, c.between(-500*time.Millisecond, 500*time.Millisecond))
 		c.startTaskManager(host, 0)
 	}
-	c.submit(submission{options: c.options.Job})
+	c.submit(submission{options: c.options.Job, inFiles: c.options.InFiles})
 	c.startJobManager()
 	c.users.begin()
 	c.scheduleFault()
@@ -199,6 +226,8 @@ type job struct {
 	jobCode
 	ended  bool
 	status coordinator.JobStatus
+	// corrupt: files of its checkpoints are damaged before the next leader reads them.
+	corrupt bool
 	// plan is the rescale that users have begun, resumes says that it is
 	// cancelled to go on, from the savepoint unless that is empty.
 	plan      *Rescale
@@ -229,7 +258,7 @@ func (c *cluster) coordinatorConfig(j *job) coordinator.Config {
 		Job: j.id, JobName: j.name, RestoreFrom: j.restoreFrom(), ClaimRestored: j.claim,
 		Checkpointing: coordinator.CheckpointConfig{
 			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: o.MaxConcurrent,
-			TolerableFailures: o.TolerableFailures, Retained: o.Retained, Retention: o.Retention,
+			TolerableFailures: o.TolerableFailures, Incremental: o.Incremental, Retained: o.Retained, Retention: o.Retention,
 		},
 		Restart: coordinator.RestartConfig{
 			Strategy: coordinator.ExponentialDelay,

@@ -3,12 +3,15 @@ package sim
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/runtime/subtask"
+	"github.com/weirstream/weir/pkg/statebackend/filetest"
 	"github.com/weirstream/weir/pkg/statebackend/memory"
 )
 
@@ -49,14 +52,25 @@ func (x *executor) deploy(e coordinator.DeployTasks) {
 	for _, d := range e.Tasks {
 		h := &host{x: x, id: d.Subtask, aborted: map[ids.CheckpointID]bool{}, name: fmt.Sprintf("%s@%s", d.Subtask, x.id.Attempt)}
 		d = x.c.plantedDeployment(d)
-		s, err := subtask.New(subtask.Config{
+		config := subtask.Config{
 			Job: x.job.id, Attempt: x.id.Attempt, Program: x.job.program, Graph: &x.job.graph, Deployment: d,
 			RestoredCheckpoint: e.Plan.RestoredCheckpoint, RestoreBase: e.Plan.RestoreBase,
 			Savepoints: e.Plan.Savepoints, Suspended: e.Plan.Suspended,
 			Store: x.c.storage.checkpoints, CheckpointDir: checkpointDir,
 			InlineBytesMax: x.c.options.InlineBytesMax, CreditBytes: x.c.options.CreditBytes,
 			Backend: memory.New(), Now: h.readClock, Output: io.Discard, NewBuffer: x.c.newBuffer, Aligner: h.newAligner,
-		}, h)
+			Incremental: x.c.options.Incremental, FileReaders: map[string]subtask.FileReader{filetest.Name: filetest.Canonical},
+		}
+		if x.c.disks != "" {
+			config.Dir = filepath.Join(x.dir(), subtask.LocalName(d.Subtask))
+		}
+		if x.job.inFiles {
+			config.Backend = &filetest.Backend{GroupsPerFile: x.c.options.GroupsPerFile}
+			if x.c.options.LocalCopies {
+				config.LocalDir = filepath.Join(x.tm.disk(), "local", x.job.name)
+			}
+		}
+		s, err := subtask.New(config, h)
 		if err != nil {
 			x.c.fail("deploy", "subtask %s cannot be made: %v", d.Subtask, err)
 			return
@@ -71,6 +85,15 @@ func (x *executor) deploy(e coordinator.DeployTasks) {
 		h.wake()
 	}
 }
+
+// dir is where the executor has its live state.
+func (x *executor) dir() string {
+	return filepath.Join(x.tm.disk(), "executors", x.job.name+"-"+x.id.Attempt.String())
+}
+
+// disk is the directory of this life of the TaskManager: the next begins with
+// an empty one.
+func (tm *taskManager) disk() string { return filepath.Join(tm.c.disks, string(tm.id)) }
 
 // newBuffer gives a buffer of about the size of the simulated frames.
 func (c *cluster) newBuffer() ([]byte, element.Owner) {
@@ -193,6 +216,11 @@ func (x *executor) die(why string) {
 	x.c.trace.add("%s ends: %s", x.name, why)
 	for _, h := range x.hosts {
 		h.detach()
+	}
+	if x.c.disks != "" {
+		if err := os.RemoveAll(x.dir()); err != nil {
+			x.c.fail("disk", "%v", err)
+		}
 	}
 	x.session.breakAfter(exitNotice)
 	x.tm.exited(x.id, why)

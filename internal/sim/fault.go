@@ -33,6 +33,9 @@ const (
 	LinkBreak
 	// LinkStall delivers nothing on a data channel for a while.
 	LinkStall
+	// CorruptFile damages or removes files of retained checkpoints while no
+	// JobManager leads.
+	CorruptFile
 	// StoreOutage fails every call of the store for a while.
 	StoreOutage
 	// StoreBefore fails a call that never reaches the store.
@@ -84,6 +87,8 @@ func (k FaultKind) String() string {
 		return "link-break"
 	case LinkStall:
 		return "link-stall"
+	case CorruptFile:
+		return "corrupt-file"
 	case StoreOutage:
 		return "store-outage"
 	case StoreBefore:
@@ -113,7 +118,7 @@ func (k FaultKind) String() string {
 // of the store, of sources and of sinks.
 var isInjected = [faultKinds]bool{
 	TaskManagerCrash: true, HostPause: true, ExecutorCrash: true, JobManagerCrash: true, JobManagerPause: true, JobManagerStall: true,
-	Takeover: true, SessionBreak: true, ExecutorSessionBreak: true, LinkBreak: true, LinkStall: true, StoreOutage: true, ClockJump: true,
+	Takeover: true, SessionBreak: true, ExecutorSessionBreak: true, LinkBreak: true, LinkStall: true, StoreOutage: true, ClockJump: true, CorruptFile: true,
 }
 
 // oddsMax are the largest odds per call. A checkpoint makes some twenty calls,

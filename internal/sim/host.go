@@ -197,6 +197,9 @@ func (h *host) Report(r subtask.Report) {
 		if r.Status == coordinator.Running {
 			c.checkRunning(h)
 		}
+		if c.plant == FallsBackOnFailedRead && r.Failure.Kind == coordinator.LostProcess {
+			r.Failure.Kind = coordinator.CorruptCheckpoint
+		}
 		event := coordinator.TaskStatusChanged{Attempt: attempt, Subtask: h.id, Status: r.Status, Failure: r.Failure}
 		switch r.Status {
 		case coordinator.Finished, coordinator.Canceled:
@@ -223,8 +226,10 @@ func (h *host) Report(r subtask.Report) {
 		h.x.report("splits", coordinator.SplitsDiscovered{Attempt: attempt, Operator: r.Operator, Splits: slices.Clone(r.Splits), Complete: r.Complete})
 	case subtask.RestoredReport:
 		c.trace.add("%s has read %d files of %d, %d of them locally", h.name, r.FilesFetched+r.FilesLocal, r.Checkpoint, r.FilesLocal)
+		c.result.LocalFiles += r.FilesLocal
 	case subtask.LocalCopyReport:
-		c.trace.add("%s has no local copies of %d: %v", h.name, r.Checkpoint, r.Err)
+		// Nothing fails on a disk here, so that nothing may be missing.
+		c.fail("disk", "%s has no local copies of %d: %v", h.name, r.Checkpoint, r.Err)
 	}
 }
 

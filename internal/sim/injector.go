@@ -109,6 +109,20 @@ func (c *cluster) inject(kind FaultKind) bool {
 			return false
 		}
 		l.stalledUntil = c.now + c.between(100*time.Millisecond, 3*time.Second)
+	case CorruptFile:
+		jm := c.stableLeader()
+		j := c.jobs[len(c.jobs)-1]
+		if jm == nil || j.ended || c.corrupts >= corruptMax {
+			return false
+		}
+		if n := len(c.ownRetained(j)); n == 0 || n == 1 && c.chance(0.8) {
+			return false // the job would only fail, and the run be over
+		}
+		// Damaged is what the next leader finds: by then nobody can publish
+		// anything that refers to it.
+		c.corrupts++
+		j.corrupt = true
+		jm.crash()
 	case StoreOutage:
 		c.storage.outageUntil = c.now + c.between(50*time.Millisecond, 1500*time.Millisecond)
 	case ClockJump:

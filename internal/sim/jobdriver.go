@@ -112,6 +112,10 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 		d.deleter.enqueue("discard handles", d.discardHandles(e))
 	case coordinator.DiscardCheckpoint:
 		d.deleter.enqueue("discard checkpoint", func(ctx context.Context) (bool, error) {
+			if e.Claimed {
+				_, err := c.storage.checkpoints.DiscardRetained(ctx, e.Ref.URI)
+				return false, err
+			}
 			return false, c.storage.checkpoints.DiscardCheckpoint(ctx, checkpointstore.LocationOf(e.Ref.URI))
 		})
 	case coordinator.SweepAttempts:
@@ -164,6 +168,9 @@ func (d *jobDriver) sweep(e coordinator.SweepAttempts) deletion {
 	c := d.jm.c
 	return func(ctx context.Context) (bool, error) {
 		result, err := c.storage.checkpoints.Sweep(ctx, request)
+		if err == nil && c.plant == SweepsBlindly {
+			c.sweepBlindly(request)
+		}
 		if err == nil && !result.More {
 			c.checks.swept[request.Base] = c.now
 		}
@@ -182,7 +189,7 @@ func (d *jobDriver) load(e coordinator.LoadCheckpoint) {
 			if checkpointstore.IsBroken(err) {
 				kind = coordinator.CorruptCheckpoint
 			}
-			if kind == coordinator.CorruptCheckpoint && e.Token == c.checks.records[d.job.id].Token {
+			if kind == coordinator.CorruptCheckpoint && !c.isDamaged(objectName(e.Ref.URI)+"/_metadata") && e.Token == c.checks.records[d.job.id].Token {
 				c.fail("I4", "the restore point is gone: %v", err)
 			}
 			if c.plant == ErrorIsAbsence {

@@ -51,6 +51,11 @@ type Options struct {
 	// ends the job in the middle for good.
 	Savepoints int
 	Cancel     bool
+
+	// InFiles: the keyed state is in files of GroupsPerFile key groups, of which
+	// hosts keep LocalCopies. Incremental checkpoints store those that are new.
+	InFiles, Incremental, LocalCopies bool
+	GroupsPerFile                     int
 }
 
 // Rescale is a job ended by its user and started again from where it stood.
@@ -64,6 +69,8 @@ type Rescale struct {
 	Sources, Counts, Ruled, Sinks int
 	// Claim makes what the job starts from its own.
 	Claim bool
+	// OtherBackend: the keyed state goes from files to the heap, or back.
+	OtherBackend bool
 	// WrongMax: the job is first submitted with another max parallelism, which
 	// is refused.
 	WrongMax bool
@@ -167,7 +174,7 @@ func Draw(seed uint64) Options {
 		o.TaskManagers++
 	}
 	for kind := range faultKinds {
-		if r.IntN(4) == 0 {
+		if kind == CorruptFile || r.IntN(4) == 0 {
 			continue // this seed does without
 		}
 		if odds := oddsMax[kind]; odds > 0 {
@@ -178,6 +185,18 @@ func Draw(seed uint64) Options {
 		}
 	}
 	o.Cancel = r.IntN(6) == 0
+	o.Job.Revocable = r.IntN(4) > 0
+	if r.IntN(3) == 0 {
+		// It ends many a run, so it comes in few and seldom.
+		o.Weights[CorruptFile] = between(2, 8)
+	}
+	if r.IntN(2) == 0 {
+		o.InFiles, o.Incremental, o.LocalCopies = true, r.IntN(6) > 0, r.IntN(2) == 0
+		o.GroupsPerFile = between(1, 8)
+		for i := range o.Rescales {
+			o.Rescales[i].OtherBackend = r.IntN(4) == 0
+		}
+	}
 	return o
 }
 
@@ -192,14 +211,17 @@ func (o Options) String() string {
 			j.RuleSplits, j.RulesPerSplit, j.RuledParallelism, j.Idleness, j.TTL, j.OnRead)
 	}
 	for _, x := range o.Rescales {
-		fmt.Fprintf(&b, "rescale at %.2f by %s (%d tries) to %d, %d, %d, %d, claim %t, wrong max parallelism first %t\n",
-			x.At, x.How, x.Tries, x.Sources, x.Counts, x.Ruled, x.Sinks, x.Claim, x.WrongMax)
+		fmt.Fprintf(&b, "rescale at %.2f by %s (%d tries) to %d, %d, %d, %d, claim %t, other backend %t, wrong max parallelism first %t\n",
+			x.At, x.How, x.Tries, x.Sources, x.Counts, x.Ruled, x.Sinks, x.Claim, x.OtherBackend, x.WrongMax)
 	}
 	fmt.Fprintf(&b, "cluster: %d TaskManagers with %d slots; credit %d, inline %d, step budget %d, interrupts %g, heartbeat timeout %s\n",
 		o.TaskManagers, o.Slots, o.CreditBytes, o.InlineBytesMax, o.StepBudget, o.InterruptOdds, o.HeartbeatTimeout)
 	fmt.Fprintf(&b, "times: fetch %s, link %s, session %s, store %s\n", o.FetchMax, o.LinkMax, o.SessionMax, o.StoreMax)
 	fmt.Fprintf(&b, "checkpoints: every %s, timeout %s, pause %s, %d at once, retained %d, retention %d, tolerable failures %d\n",
 		o.Interval, o.Timeout, o.MinPause, o.MaxConcurrent, o.Retained, o.Retention, o.TolerableFailures)
+	if o.InFiles {
+		fmt.Fprintf(&b, "state in files of %d key groups, incremental %t, local copies %t\n", o.GroupsPerFile, o.Incremental, o.LocalCopies)
+	}
 	fmt.Fprintf(&b, "user: %d savepoints, cancel %t\n", o.Savepoints, o.Cancel)
 	fmt.Fprintf(&b, "faults: for %s, every %s:", o.Safety, o.FaultMean)
 	for kind := range faultKinds {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/runtime/align"
 	"github.com/weirstream/weir/pkg/runtime/subtask"
@@ -45,7 +47,7 @@ const (
 	DiscardsLatest
 	// ForgetsCommits: sinks are told that a commit worked that did not happen.
 	ForgetsCommits
-	// ErrorIsAbsence: a restore point that cannot be read counts as gone.
+	// ErrorIsAbsence: metadata that cannot be read counts as broken.
 	ErrorIsAbsence
 	// UnknownIsFailure: a publication of unknown outcome counts as failed.
 	UnknownIsFailure
@@ -63,6 +65,15 @@ const (
 	DealsTwice
 	// LeavesTimers: the timers of some key groups are left behind on a rescale.
 	LeavesTimers
+	// DeletesShared: shared files go with the first checkpoint that has them.
+	DeletesShared
+	// ReusesUnpublished: subtasks take what they acknowledged last for the base
+	// of what comes next, published or not.
+	ReusesUnpublished
+	// SweepsBlindly: shared files of fenced attempts go, whoever refers to them.
+	SweepsBlindly
+	// FallsBackOnFailedRead: state that cannot be read counts as broken.
+	FallsBackOnFailedRead
 
 	plants
 )
@@ -110,6 +121,14 @@ func (p Plant) String() string {
 		return "deals-twice"
 	case LeavesTimers:
 		return "leaves-timers"
+	case DeletesShared:
+		return "deletes-shared"
+	case ReusesUnpublished:
+		return "reuses-unpublished"
+	case SweepsBlindly:
+		return "sweeps-blindly"
+	case FallsBackOnFailedRead:
+		return "falls-back-on-failed-read"
 	case plants:
 	}
 	return fmt.Sprintf("Plant(%d)", int(p))
@@ -136,6 +155,10 @@ func (p Plant) mayStrike(o Options) bool {
 		return o.Job.Stateful && o.Weights[ClockJump] > 0
 	case DealsTwice, LeavesTimers:
 		return o.Job.Stateful && len(o.Rescales) > 0
+	case DeletesShared, ReusesUnpublished, SweepsBlindly:
+		return o.InFiles && o.Incremental
+	case FallsBackOnFailedRead:
+		return o.Odds[StoreBefore] > 0 && o.Retained > 1
 	case UnknownIsFailure:
 		return o.Odds[StoreAfter] > 0
 	case NoPlant, ForgetsToBlock, NotifiesBeforePublication, AcknowledgesBeforePersisted, ReusesIDs, OldTokenPublishes, LosesFrames,
@@ -189,13 +212,44 @@ func (c *cluster) planted(d *jobDriver, effect coordinator.Effect) coordinator.E
 		if c.plant == ForgetsToDiscard {
 			return nil
 		}
+	case coordinator.TriggerCheckpoint:
+		if c.plant == ReusesUnpublished && e.Barrier.Base != 0 {
+			e.Barrier.Base = e.Barrier.Checkpoint - 1
+			return e
+		}
 	case coordinator.DiscardCheckpoint:
+		if c.plant == DeletesShared {
+			var shared []snapshot.StateHandle
+			c.checks.byURI[e.Ref.URI].checkpoint.EachHandle(func(h snapshot.StateHandle) {
+				if h.IsShared() {
+					shared = append(shared, h)
+				}
+			})
+			d.carryOut(coordinator.DiscardHandles{Checkpoint: e.Ref.ID, Handles: shared})
+		}
 		if c.plant == DiscardsLatest {
 			e.Ref = coordinator.CheckpointRef(c.checks.records[d.job.id].Latest)
 			return e
 		}
 	}
 	return effect
+}
+
+// sweepBlindly deletes the shared files of fenced attempts.
+func (c *cluster) sweepBlindly(request checkpointstore.SweepRequest) {
+	prefix := objectName(request.Base) + "/shared/"
+	for object, err := range c.storage.objects.List(context.Background(), prefix) {
+		var attempt ids.AttemptID
+		if err == nil {
+			_, err = fmt.Sscanf(strings.TrimPrefix(object.Name, prefix), "%d.%d/", &attempt.Token, &attempt.Number)
+		}
+		if err == nil && attempt.Less(request.Below) {
+			err = c.storage.objects.Delete(context.Background(), object.Name)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
 }
 
 // plantedDeployment makes a coordinator's mistakes in what it gives a subtask

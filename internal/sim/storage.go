@@ -136,6 +136,9 @@ func (o *observed) Put(ctx context.Context, name string, write func(io.Writer) e
 	if err == nil {
 		o.c.trace.add("store: put %s, %d bytes", name, size)
 		o.c.checks.written[name] = o.c.now
+		if isShared(name) {
+			o.c.result.SharedUploaded++
+		}
 	}
 	return err
 }
@@ -174,9 +177,21 @@ func (o *observed) Delete(ctx context.Context, name string) error {
 	err := o.Store.Delete(ctx, name)
 	if err == nil {
 		o.c.trace.add("store: delete %s", name)
+		if isShared(name) {
+			o.c.result.SharedDeleted++
+		}
 		o.c.checkDeleted(name)
 	}
 	return err
+}
+
+// isShared reports whether an object is a shared file.
+func isShared(name string) bool { return strings.Contains(name, "/shared/") }
+
+// content is that of an object, and whether there is one.
+func (o *observed) content(name string) ([]byte, bool) {
+	content, _, err := o.Read(context.Background(), name, 1<<30)
+	return content, err == nil
 }
 
 // exists reports whether an object is stored, and its size.

@@ -28,6 +28,8 @@ type submission struct {
 	// claim makes that the job's own.
 	from  *published
 	claim bool
+	// inFiles: its keyed state is in files.
+	inFiles bool
 	// instead is what the user submits when this one is refused, as it must be.
 	instead *submission
 }
@@ -99,10 +101,16 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 		return
 	}
 	j.ended, j.status = true, status
+	if status == coordinator.FailedStatus && c.failsCorrupt(j, record) {
+		return
+	}
 	if status == coordinator.FailedStatus {
 		c.checkRefused(j, record)
 		c.submit(*j.instead)
 		return
+	}
+	if j.isRefused() && status == coordinator.CanceledStatus {
+		return // its user was faster
 	}
 	if j.isRefused() {
 		c.fail("I7", "%s is %s, though its max parallelism is not that of what it started from", j.name, status)
@@ -126,7 +134,10 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 func (c *cluster) resume(j *job, from *published, how RescaleKind) {
 	x := j.plan
 	c.result.Rescales[how]++
-	s := submission{options: j.options, from: from, claim: x.Claim && from != nil}
+	s := submission{options: j.options, from: from, claim: x.Claim && from != nil, inFiles: j.inFiles != x.OtherBackend}
+	if x.OtherBackend {
+		c.result.OtherBackend++
+	}
 	s.options.SourceParallelism, s.options.CountParallelism, s.options.SinkParallelism = x.Sources, x.Counts, x.Sinks
 	if s.options.Stateful {
 		s.options.RuledParallelism = x.Ruled

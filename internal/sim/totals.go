@@ -16,6 +16,15 @@ func (r *Result) add(o Result) {
 	r.Cancels += o.Cancels
 	r.Fenced += o.Fenced
 	r.Leftovers += o.Leftovers
+	r.SharedUploaded += o.SharedUploaded
+	r.SharedReused += o.SharedReused
+	r.SharedDeleted += o.SharedDeleted
+	r.FromFiles += o.FromFiles
+	r.LocalFiles += o.LocalFiles
+	r.OtherBackend += o.OtherBackend
+	r.Fallbacks += o.Fallbacks
+	r.Revoked += o.Revoked
+	r.FailedCorrupt += o.FailedCorrupt
 	r.Transactions += o.Transactions
 	r.TransactionsAborted += o.TransactionsAborted
 	for kind := range rescaleKinds {
@@ -39,6 +48,9 @@ func (r Result) totals() string {
 	fmt.Fprintf(&b, "%d events in %s of virtual time, %d attempts, %d restores, %d completed checkpoints, %d transactions committed, "+
 		"%d aborted, %d savepoints, %d cancels, %d leaders fenced, %d files left by processes that had been replaced",
 		r.Events, r.Elapsed.Round(1e9), r.Attempts, r.Restores, r.Completed, r.Transactions, r.TransactionsAborted, r.Savepoints, r.Cancels, r.Fenced, r.Leftovers)
+	fmt.Fprintf(&b, "\nshared files: %d uploaded, %d reused, %d deleted; %d restores from files, %d files read locally, %d jobs went on with another backend; "+
+		"%d fallbacks, %d transactions taken back, %d jobs failed for a corrupt checkpoint",
+		r.SharedUploaded, r.SharedReused, r.SharedDeleted, r.FromFiles, r.LocalFiles, r.OtherBackend, r.Fallbacks, r.Revoked, r.FailedCorrupt)
 	b.WriteString("\nrescales:")
 	for kind := range rescaleKinds {
 		fmt.Fprintf(&b, " %s=%d", kind, r.Rescales[kind])

@@ -38,3 +38,22 @@ func (s *Store) HasMetadata(ctx context.Context, base string, id ids.CheckpointI
 	}
 	return false, nil
 }
+
+// IsVisible reports whether anything at all is to be seen in the directory of
+// the job that the checkpoint or savepoint at uri is of. Where nothing is, a
+// file system may not be mounted: that a file is missing there says nothing
+// about the file (I9).
+func (s *Store) IsVisible(ctx context.Context, uri string) (bool, error) {
+	base := LocationOf(uri).Base
+	store, err := s.open(base)
+	if err != nil {
+		return false, err
+	}
+	for _, err := range store.List(ctx, "") {
+		if err != nil {
+			return false, fmt.Errorf("look for files in %s: %w", base, err)
+		}
+		return true, nil
+	}
+	return false, nil
+}

@@ -31,7 +31,7 @@ var (
 	PebbleMemory = memoryOption(settings{key: "state.backend.pebble.memory", scope: JobScope,
 		doc: "Memory that the backend pebble takes in an executor, for all keyed state in it together."}, "256 mb", 16*MiB, TiB)
 	StateValueMax = memoryOption(settings{key: "state.value.bytes-max", scope: JobScope,
-		doc: "Largest value of a state that the backend pebble takes into a snapshot. A larger one declines checkpoints and leaves the job running."}, "64 mb", KiB, 2*GiB-1)
+		doc: "Largest stored value of keyed state, in bytes, that a snapshot takes. A larger one declines checkpoints and leaves the job running."}, "64 mb", KiB, 2*GiB-1)
 	CheckpointInterval = durationOption(settings{key: "execution.checkpointing.interval", scope: JobScope,
 		doc: "Time from one periodic checkpoint to the next. 0 takes none."}, "1 s", 0, longest)
 	CheckpointMode = enumOption(settings{key: "execution.checkpointing.mode", scope: JobScope,

@@ -96,7 +96,7 @@ func Compare(c *CompletedCheckpoint, targets []OperatorTarget, schemas CompareSc
 			out = append(out, t.take(line, s, schemas))
 		}
 		for _, s := range t.States {
-			if !slices.ContainsFunc(states, func(o namedState) bool { return o.Name == s.Name }) && s.Name != describingList {
+			if !slices.ContainsFunc(states, func(o namedState) bool { return o.Name == s.Name }) && !s.isRuntimes() {
 				out = append(out, StateMatch{UID: t.UID, State: s.Name, Kind: s.Kind, Match: New, OldParallelism: parallelism, NewParallelism: t.Parallelism})
 			}
 		}
@@ -168,13 +168,22 @@ func CheckStates(c *CompletedCheckpoint, targets []OperatorTarget, schemas Compa
 // is no state of the user's.
 const describingList = "state/lists"
 
+// WatermarkList is the list in which a subtask keeps the watermark of an
+// operator that works with event time. It is no state of the user's either.
+const WatermarkList = "watermark"
+
+// isRuntimes reports whether a state is not one that the program registers.
+func (m StateMeta) isRuntimes() bool {
+	return m.Name == describingList || m.Kind == ListKind && m.Name == WatermarkList
+}
+
 // namedState is a state as it is stored, or as one of its files has it.
 type namedState = StateMeta
 
 // statesOf lists the states that are stored of an operator, each once.
 func (c *CompletedCheckpoint) statesOf(uid ids.OperatorUID) (states []namedState, parallelism int, exists bool) {
 	add := func(s namedState) {
-		if s.Name != describingList && s.Kind != DroppedKind && !slices.ContainsFunc(states, s.Equal) {
+		if !s.isRuntimes() && s.Kind != DroppedKind && !slices.ContainsFunc(states, s.Equal) {
 			states = append(states, s)
 		}
 	}
@@ -338,7 +347,7 @@ func (op OperatorState) without(t *OperatorTarget) OperatorState {
 			s.Keyed[j].States = states
 		}
 		s.Lists = slices.DeleteFunc(slices.Clone(s.Lists), func(l OperatorStateHandle) bool {
-			return l.Name != describingList && t.drops(l.Name)
+			return !(StateMeta{Name: l.Name, Kind: ListKind}).isRuntimes() && t.drops(l.Name)
 		})
 	}
 	return op

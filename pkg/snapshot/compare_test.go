@@ -104,6 +104,9 @@ func TestStatesOfADescribedOperatorAreCompared(t *testing.T) {
 			c.Operators[1].Subtasks[i].Keyed[0].States[j].Codec = "c"
 		}
 	}
+	// What an operator has without registering it is neither compared nor lost.
+	own := []OperatorStateHandle{{Name: WatermarkList, Redistribution: Union}, {Name: describingList, Redistribution: Union}}
+	c.Operators[1].Subtasks[0].Lists = append(c.Operators[1].Subtasks[0].Lists, own...)
 	for name, test := range map[string]struct {
 		states []StateMeta
 		want   []StateMatch
@@ -143,7 +146,44 @@ func TestStatesOfADescribedOperatorAreCompared(t *testing.T) {
 	if marked := kept.Operators[1].Subtasks[1].Keyed[0].States; marked[0].Kind != "value" || marked[1].Kind != DroppedKind {
 		t.Errorf("states are %+v", marked)
 	}
+	if lists := kept.Operators[1].Subtasks[0].Lists; !reflect.DeepEqual(lists, own) {
+		t.Errorf("lists are %+v", lists)
+	}
 	if c.Operators[1].Subtasks[1].Keyed[0].States[1].Kind != "value" {
 		t.Error("the checkpoint itself was changed")
+	}
+}
+
+// TestTheRuntimesListsAreNoStatesOfTheProgram: a job with timers stores the
+// watermark beside what it registers, and can be restored.
+func TestTheRuntimesListsAreNoStatesOfTheProgram(t *testing.T) {
+	lists := func() []OperatorStateHandle {
+		return []OperatorStateHandle{
+			{Name: WatermarkList, Redistribution: Union, Elements: []int64{8}},
+			{Name: describingList, Redistribution: Union, Elements: []int64{1}},
+			{Name: "mine", Redistribution: Union, Elements: []int64{1}},
+		}
+	}
+	c := &CompletedCheckpoint{ID: 7, Operators: []OperatorState{
+		{UID: "counts", Parallelism: 1, MaxParallelism: 128, Subtasks: []OperatorSubtaskState{{UID: "counts", Lists: lists()}}},
+	}}
+	mine := StateMeta{Name: "mine", Kind: ListKind}
+	is := []OperatorTarget{{UID: "counts", Parallelism: 1, Described: true, States: []StateMeta{mine}}}
+	states, err := Reassign(c, is, 128)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := states[0].Subtasks[0].Lists; len(got) != 3 {
+		t.Errorf("lists %+v are restored, want all three", got)
+	}
+	if got := Compare(c, is, nil); len(got) != 1 || got[0].State != "mine" || got[0].Match != Matches {
+		t.Errorf("the comparison is %+v, want the one state of the program", got)
+	}
+	dropping := []OperatorTarget{{UID: "counts", Parallelism: 1, Described: true}}
+	if lost := LostStates(c, dropping); !reflect.DeepEqual(lost, []string{"counts/mine"}) {
+		t.Errorf("lost are %v", lost)
+	}
+	if got := WithoutLostState(c, dropping).Operators[0].Subtasks[0].Lists; len(got) != 2 {
+		t.Errorf("without what is lost there are %+v, want those of the runtime", got)
 	}
 }

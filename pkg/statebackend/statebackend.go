@@ -90,7 +90,7 @@ type File struct {
 	// Local is the backend's name for it. Within one life of a KeyedState, from
 	// Open to Close, no other content ever has the name of a Shared file; and a
 	// KeyedState that is restored from files keeps the names of those it goes
-	// on using, and gives their names to nothing else.
+	// on using, and gives their names to nothing else, unless it tells Origins.
 	Local string
 	// Path is where it is on local disk.
 	Path string
@@ -207,7 +207,8 @@ type List[E any] interface {
 	// Get returns the elements in the order in which they were added; nil if
 	// there are none.
 	Get() ([]E, error)
-	// Add appends one element. It takes the same time however long the list is.
+	// Add appends one element. It takes the same time however long the list is,
+	// if the list is in memory; a backend on disk may read one that is not.
 	Add(v E) error
 	// AddAll appends several.
 	AddAll(v []E) error

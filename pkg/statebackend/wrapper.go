@@ -9,9 +9,11 @@ type Wrapper interface {
 
 // Origins is what a FileFrozen may be too, if its KeyedState was restored from
 // files and goes on using some of them under other names, as it must when
-// files of several parts have the same name. Without it, a file of a restored
-// part is known again only if the state was restored from that part alone, and
-// owns just its key groups.
+// files of several parts have the same name; or if it may not go on using them
+// and give their names to others. It then tells all that it goes on using.
+// Without it, a file of a restored part is
+// known again, by its name, only if the state was restored from that part
+// alone, and owns just its key groups.
 type Origins interface {
 	// OriginOf tells which file of which restored part, by RestoredPart.Number,
 	// a shared file of the view is, with not a byte changed. It is called after

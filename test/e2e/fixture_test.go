@@ -100,7 +100,7 @@ var storages = map[string][]string{
 }
 
 // backends are the state backends that state survives in, and moves between.
-var backends = []string{"memory"}
+var backends = []string{"memory", "pebble"}
 
 // onEachBackend runs a test with each backend.
 func onEachBackend(t *testing.T, test func(t *testing.T, backend string)) {

@@ -54,6 +54,40 @@ func (c *cluster) storageSettings() []string {
 	return flags
 }
 
+// TestInspectOfASavepointOfPebble reads what was written from a database: it is
+// as any other savepoint.
+func TestInspectOfASavepointOfPebble(t *testing.T) {
+	t.Parallel()
+	c := start(t, "--taskmanagers", "1", "--slots", "2")
+	output := filepath.Join(t.TempDir(), "output")
+	job := c.submit(append(onBackend("pebble"), "--parallelism", "2", program(t, "test/programs/keyedcount"), "--",
+		"--output", output, "--records", "1000000", "--keys", "50", "--rate", "1000")...)
+	c.awaitCheckpoint(job, 2)
+	path := savepointOf(t, c.run("savepoint", job))
+	c.cancel(job)
+	contains(t, c.run("inspect", path), "savepoint ", "counts", "parallelism 2 of at most 128")
+	contains(t, c.run("inspect", "--verify", path), " 0 broken")
+	var s cliresult.Inspection
+	if err := json.Unmarshal([]byte(c.run("inspect", "-o", "json", path)), &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range s.Files {
+		if f.Shared || f.Problem != "" {
+			t.Errorf("a savepoint has the file %+v", f)
+		}
+	}
+	operator, name, count := stateOf(t, &s)
+	entries := dumped(t, c.run("inspect", "--dump", operator+"/"+name, path))
+	if operator != "counts" || len(entries) != 50 || count != 50 {
+		t.Errorf("%d entries of %s/%s were dumped of %d", len(entries), operator, name, count)
+	}
+	for _, e := range entries {
+		if e.Key == nil || e.Value == nil {
+			t.Errorf("entry %+v is not decoded", e)
+		}
+	}
+}
+
 // TestInspectWithoutACluster reads a savepoint and a retained checkpoint with
 // nothing but the storage.
 func TestInspectWithoutACluster(t *testing.T) {

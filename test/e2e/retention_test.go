@@ -24,21 +24,30 @@ type endedJob struct {
 }
 
 // TestRetentionOfCheckpoints ends jobs in every way under every retention,
-// restarts the JobManager, and starts jobs from all that has to be there.
+// restarts the JobManager, and starts jobs from all that has to be there. What
+// is stored are exactly the files of what is retained, shared ones among them.
 func TestRetentionOfCheckpoints(t *testing.T) {
 	t.Parallel()
-	c := start(t, "--taskmanagers", "1", "--slots", "9", "-D", "execution.checkpointing.interval=200ms")
-	binary := program(t, "test/programs/fails")
+	for retention := range retained {
+		t.Run(retention, func(t *testing.T) {
+			t.Parallel()
+			checkRetention(t, retention)
+		})
+	}
+}
+
+func checkRetention(t *testing.T, retention string) {
+	t.Helper()
+	binary := program(t, "test/programs/fails") // before the cluster starts, whose time is limited
+	c := start(t, "--taskmanagers", "1", "--slots", "3", "-D", "execution.checkpointing.interval=200ms", "-D", "execution.checkpointing.num-retained=1")
 	// The record at which a job fails, of 1500 at a thousand in a second.
 	failsAt := map[string]string{cliresult.Failed: "1200", cliresult.Canceled: "1000000000", cliresult.Finished: "1000000000"}
-	records := map[string]string{cliresult.Failed: "1500", cliresult.Canceled: "1000000", cliresult.Finished: "1500"}
+	records := map[string]string{cliresult.Failed: "1500", cliresult.Canceled: "100000", cliresult.Finished: "1500"}
 	var jobs []endedJob
-	for retention := range retained {
-		for end, at := range failsAt {
-			jobs = append(jobs, endedJob{retention: retention, end: end, id: c.submit(
-				"-D", "execution.checkpointing.externalized-checkpoint-retention="+retention, "-D", "restart-strategy.type=none",
-				binary, "--", "--rate", "1000", "--records", records[end], "--at", at, "--permanent")})
-		}
+	for end, at := range failsAt {
+		jobs = append(jobs, endedJob{retention: retention, end: end, id: c.submit(
+			"-D", "state.backend.type=pebble", "-D", "execution.checkpointing.externalized-checkpoint-retention="+retention, "-D", "restart-strategy.type=none",
+			binary, "--", "--rate", "1000", "--records", records[end], "--at", at, "--permanent", "--keys", "50")})
 	}
 	for i := range jobs {
 		j := &jobs[i]
@@ -65,6 +74,7 @@ func TestRetentionOfCheckpoints(t *testing.T) {
 		}); err != nil {
 			t.Errorf("%s, %s: %v", j.retention, j.end, err)
 		}
+		c.awaitExactly(j.id)
 		stderr := c.refusal(7, "submit", "--from-savepoint", j.checkpoint, binary)
 		contains(t, stderr, "there is no savepoint or checkpoint")
 	}
@@ -77,14 +87,16 @@ func TestRetentionOfCheckpoints(t *testing.T) {
 		if !retained[j.retention][j.end] {
 			continue
 		}
-		printed, err := c.Run(c.ctx, "inspect", "--verify", j.checkpoint)
-		contains(t, must(c, printed, err), " 0 broken")
-		next := c.submit("--from-savepoint", j.checkpoint, binary, "--", "--records", records[j.end], "--at", "1000000000")
+		checkpoint := c.loaded(j.checkpoint)
+		if checkpoint.shared == 0 {
+			t.Errorf("%s, %s: no files are shared: %+v", j.retention, j.end, checkpoint.names)
+		}
+		c.awaitExactly(j.id, checkpoint)
+		next := c.submit("--from-savepoint", j.checkpoint, "-D", "state.backend.type=pebble", binary, "--", "--records", records[j.end], "--at", "1000000000", "--keys", "50")
 		if status := c.awaitStatus(next, cliresult.Finished); status.RestoredCheckpoint != j.number {
 			t.Errorf("%s, %s: restored %d, not %d", j.retention, j.end, status.RestoredCheckpoint, j.number)
 		}
 		// Its own end deletes its own checkpoints and not those it came from.
-		printed, err = c.Run(c.ctx, "inspect", "--verify", j.checkpoint)
-		contains(t, must(c, printed, err), " 0 broken")
+		c.awaitExactly(j.id, c.loaded(j.checkpoint))
 	}
 }

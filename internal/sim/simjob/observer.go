@@ -31,6 +31,11 @@ type Observer struct {
 	Broken func(rule, message string)
 	// Committed: a transaction became visible. It comes once for each.
 	Committed func(by *operator.Context, name string, records []Count)
+	// Revoked: a committed transaction was taken back.
+	Revoked func(by *operator.Context, name string, records []Count)
+	// Abandoned is asked whether the job has fallen back from the checkpoint of
+	// a transaction, so that it may be gone.
+	Abandoned func(name string) bool
 	// Aborted: a transaction is gone for good.
 	Aborted func(by *operator.Context, name string)
 }
@@ -81,6 +86,16 @@ func (o *Observer) aborted(by *operator.Context, name string) {
 	if o != nil && o.Aborted != nil {
 		o.Aborted(by, name)
 	}
+}
+
+func (o *Observer) revoked(by *operator.Context, name string, records []Count) {
+	if o != nil && o.Revoked != nil {
+		o.Revoked(by, name, records)
+	}
+}
+
+func (o *Observer) abandoned(name string) bool {
+	return o != nil && o.Abandoned != nil && o.Abandoned(name)
 }
 
 func (o *Observer) frozen(by *operator.Context, id weirids.CheckpointID) {

@@ -37,6 +37,8 @@ type Options struct {
 	BatchMax                                             uint64
 	SourceParallelism, CountParallelism, SinkParallelism int
 	MaxParallelism                                       int
+	// Revocable: the sink can take back what it has committed.
+	Revocable bool
 
 	// Stateful makes it the job with every kind of state, of timers and of time.
 	Stateful bool
@@ -80,7 +82,7 @@ func Program(o Options, world *World) (*operator.Program, error) {
 		Operators: []graph.Operator{
 			{UID: Numbers, Kind: graph.SourceOperator, Parallelism: o.SourceParallelism, OutputType: numberCodec.Schema(), Bounded: true},
 			{UID: Counts, Kind: graph.ProcessOperator, Parallelism: o.CountParallelism, OutputType: countCodec.Schema(), KeyType: keys.Schema()},
-			{UID: Out, Kind: graph.SinkOperator, Parallelism: o.SinkParallelism, TwoPhase: true},
+			{UID: Out, Kind: graph.SinkOperator, Parallelism: o.SinkParallelism, TwoPhase: true, CommitsRevocable: o.Revocable},
 		},
 		Edges: []graph.Edge{
 			{From: Numbers, To: Counts, Partitioner: graph.Hash, Type: numberCodec.Schema()},
@@ -102,7 +104,7 @@ func Program(o Options, world *World) (*operator.Program, error) {
 					return operator.Instance{Operator: watched, Inputs: []any{operator.Collector[uint64](op)}}, nil
 				}},
 			Out: {UID: Out, New: func(func(string) any) (operator.Instance, error) {
-				return operator.NewTwoPhase[Count](sink{world: world}), nil
+				return operator.NewTwoPhase[Count](sink{world: world, revocable: o.Revocable}), nil
 			}},
 		},
 		Edges: []*operator.EdgeCode{

@@ -112,7 +112,7 @@ func statefulProgram(o Options, world *World) (*operator.Program, error) {
 		rule = &ruler{o: o, world: world}
 		return rule
 	}, stream.WithParallelism(o.RuledParallelism))
-	stream.To(stream.Union(counts, ruled), Out, sink{world: world}, stream.WithParallelism(o.SinkParallelism))
+	stream.To(stream.Union(counts, ruled), Out, sink{world: world, revocable: o.Revocable}, stream.WithParallelism(o.SinkParallelism))
 	p, err := env.Build()
 	if err != nil {
 		return nil, err

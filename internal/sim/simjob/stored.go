@@ -1,14 +1,19 @@
 package simjob
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	weirids "github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend"
+	"github.com/weirstream/weir/pkg/statebackend/filetest"
 	"github.com/weirstream/weir/pkg/timer"
 )
 
@@ -27,6 +32,8 @@ type Stored struct {
 	Groups map[uint32]uint64
 	// Watermarks are those of the subtasks of the counter, as they are stored.
 	Watermarks []operator.ListElement
+	// InFiles: keyed state was in files of its backend.
+	InFiles bool
 	// Transactions are the names of the transactions that are to be committed.
 	Transactions []string
 }
@@ -45,13 +52,13 @@ const (
 	splitTimesList   = "split-times"
 )
 
-// ReadStored reads a checkpoint of the job; read gives the bytes of a handle.
-// It refuses key groups that two subtasks stored, or that nobody did (I7).
-func (o Options) ReadStored(c *snapshot.CompletedCheckpoint, read func(snapshot.StateHandle) ([]byte, error)) (*Stored, error) {
+// ReadStored reads a checkpoint of the job; read gives the bytes of a handle,
+// scratch is a directory for the files of its state backend. It refuses key groups that two subtasks stored, or that nobody did (I7).
+func (o Options) ReadStored(c *snapshot.CompletedCheckpoint, scratch string, read func(snapshot.StateHandle) ([]byte, error)) (*Stored, error) {
 	out := newStored()
 	out.Positions = make([]uint64, o.splits())
 	for _, op := range c.Operators {
-		if err := o.readOperator(&op, read, out); err != nil {
+		if err := o.readOperator(&op, scratch, read, out); err != nil {
 			return out, err
 		}
 	}
@@ -61,7 +68,7 @@ func (o Options) ReadStored(c *snapshot.CompletedCheckpoint, read func(snapshot.
 	return out, nil
 }
 
-func (o Options) readOperator(op *snapshot.OperatorState, read func(snapshot.StateHandle) ([]byte, error), out *Stored) error {
+func (o Options) readOperator(op *snapshot.OperatorState, scratch string, read func(snapshot.StateHandle) ([]byte, error), out *Stored) error {
 	covered := map[bool][]bool{false: make([]bool, o.MaxParallelism), true: make([]bool, o.MaxParallelism)}
 	var parts []statebackend.RestoredPart
 	lists := map[string][][]byte{}
@@ -74,11 +81,12 @@ func (o Options) readOperator(op *snapshot.OperatorState, read func(snapshot.Sta
 				}
 				covered[timers][g] = true
 			}
-			data, err := read(k.Handle)
+			part, err := readKeyed(k, scratch, read)
 			if err != nil {
 				return fmt.Errorf("keyed state of %s, subtask %d: %w", op.UID, index, err)
 			}
-			parts = append(parts, statebackend.RestoredPart{Range: k.Range, Offsets: k.Offsets, States: k.States, Data: data})
+			parts = append(parts, part)
+			out.InFiles = out.InFiles || k.IsInFiles()
 		}
 		for _, l := range st.Lists {
 			data, err := read(l.Handle)
@@ -105,6 +113,35 @@ func (o Options) readOperator(op *snapshot.OperatorState, read func(snapshot.Sta
 		return fmt.Errorf("state of %s: %w", op.UID, err)
 	}
 	return nil
+}
+
+// readKeyed reads keyed state; what is in files by way of files in scratch.
+func readKeyed(k snapshot.KeyedStateHandle, scratch string, read func(snapshot.StateHandle) ([]byte, error)) (statebackend.RestoredPart, error) {
+	if !k.IsInFiles() {
+		data, err := read(k.Handle)
+		return statebackend.RestoredPart{Range: k.Range, Offsets: k.Offsets, States: k.States, Data: data}, err
+	}
+	if k.Backend != filetest.Name {
+		return statebackend.RestoredPart{}, fmt.Errorf("it is in files of state backend %q", k.Backend)
+	}
+	part := statebackend.RestoredPart{Range: k.Range, States: k.States, Backend: k.Backend}
+	dir, err := os.MkdirTemp(scratch, "read-")
+	if err != nil {
+		return part, err
+	}
+	for _, f := range k.Files {
+		path := filepath.Join(dir, f.Local)
+		data, err := read(f.Handle)
+		if err == nil {
+			err = os.WriteFile(path, data, 0o600)
+		}
+		if err != nil {
+			return part, errors.Join(fmt.Errorf("file %s: %w", f.Local, err), os.RemoveAll(dir))
+		}
+		part.Files = append(part.Files, statebackend.File{Local: f.Local, Path: path, Size: f.Handle.Size, Shared: f.Handle.IsShared()})
+	}
+	canonical, err := filetest.Canonical(context.Background(), part, k.Range, 0)
+	return canonical, errors.Join(err, os.RemoveAll(dir))
 }
 
 func (o Options) readList(uid ids, l snapshot.OperatorStateHandle, data []byte, lists map[string][][]byte, out *Stored) error {

@@ -90,6 +90,9 @@ func (w *World) commit(by *operator.Context, name string) error {
 		return nil
 	}
 	records, ok := w.prepared[name]
+	if !ok && w.Observer.abandoned(name) {
+		return operator.Permanentf("transaction %s was given up", name)
+	}
 	if !ok {
 		w.violations = append(w.violations, "transaction "+name+" is lost")
 		return operator.Permanentf("transaction %s is neither prepared nor committed", name)
@@ -150,6 +153,29 @@ func (w *World) recover(job weirids.JobID, r operator.Recovery) {
 	}
 }
 
+// takeBack takes back what earlier attempts committed for checkpoints that the
+// job has fallen back from.
+func (w *World) takeBack(by *operator.Context, r operator.Recovery) {
+	for _, name := range w.Transactions() {
+		p := splitName(name)
+		if p.job != by.Job || !p.attempt.Less(r.Attempt) || p.checkpoint <= r.Restored {
+			continue
+		}
+		records := w.committed[name]
+		w.Forget(name)
+		if slices.ContainsFunc(r.Savepoints, func(s weirids.CheckpointID) bool { return p.checkpoint <= s }) {
+			w.prepared[name] = records
+		}
+		w.Observer.revoked(by, name, records)
+	}
+}
+
+// TakeBack makes a committed transaction prepared again.
+func (w *World) TakeBack(name string) {
+	w.prepared[name] = w.committed[name]
+	w.Forget(name)
+}
+
 type nameParts struct {
 	job        weirids.JobID
 	attempt    weirids.AttemptID
@@ -166,7 +192,13 @@ func splitName(name string) nameParts {
 	return p
 }
 
-type sink struct{ world *World }
+type sink struct {
+	world     *World
+	revocable bool
+}
+
+// CommitsAreRevocable implements operator.Revocable.
+func (s sink) CommitsAreRevocable() bool { return s.revocable }
 
 // OpenWriter implements operator.TwoPhase.
 func (s sink) OpenWriter(ctx *operator.Context) (operator.TwoPhaseWriter[Count], error) {
@@ -175,7 +207,7 @@ func (s sink) OpenWriter(ctx *operator.Context) (operator.TwoPhaseWriter[Count],
 
 // OpenCommitter implements operator.TwoPhase.
 func (s sink) OpenCommitter(ctx *operator.Context) (operator.Committer, error) {
-	return &committer{world: s.world, ctx: ctx}, nil
+	return &committer{world: s.world, ctx: ctx, revocable: s.revocable}, nil
 }
 
 // Describe implements operator.TwoPhase.
@@ -226,14 +258,18 @@ func (p *prepared) Persist(context.Context) ([]operator.Committable, error) {
 }
 
 type committer struct {
-	world *World
-	ctx   *operator.Context
+	world     *World
+	ctx       *operator.Context
+	revocable bool
 }
 
 // Recover implements operator.Committer.
 func (c *committer) Recover(_ context.Context, r operator.Recovery) error {
 	if c.ctx.Index == 0 {
 		c.world.recover(c.ctx.Job, r)
+		if c.revocable {
+			c.world.takeBack(c.ctx, r)
+		}
 	}
 	return nil
 }

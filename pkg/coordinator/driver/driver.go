@@ -43,6 +43,7 @@ type Cluster interface {
 // CheckpointStore is where checkpoints are; *checkpointstore.Store.
 type CheckpointStore interface {
 	LoadMetadata(ctx context.Context, uri string) (*snapshot.CompletedCheckpoint, string, error)
+	IsVisible(ctx context.Context, uri string) (bool, error)
 	PersistMetadata(ctx context.Context, loc checkpointstore.Location, checkpoint *snapshot.CompletedCheckpoint) (string, error)
 	DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) error
 	DiscardCheckpoint(ctx context.Context, loc checkpointstore.Location) error

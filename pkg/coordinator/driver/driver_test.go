@@ -434,10 +434,12 @@ func testMetadata(t *testing.T, claimed bool) {
 			case coordinator.MetadataPersisted:
 				return []coordinator.Effect{coordinator.LoadCheckpoint{Token: e.Token, Ref: coordinator.CheckpointRef{ID: 3, URI: e.URI}}}
 			case coordinator.CheckpointLoaded:
-				return []coordinator.Effect{
-					coordinator.DiscardCheckpoint{Ref: e.Ref, Claimed: claimed},
-					coordinator.LoadCheckpoint{Token: e.Token, Ref: coordinator.CheckpointRef{ID: 9, URI: strings.Replace(e.Ref.URI, "chk-3", "chk-9", 1)}},
-				}
+				return []coordinator.Effect{coordinator.LoadCheckpoint{
+					Token: e.Token, Ref: coordinator.CheckpointRef{ID: 9, URI: strings.Replace(e.Ref.URI, "chk-3", "chk-9", 1)},
+				}}
+			case coordinator.CheckpointLoadFailed:
+				three := coordinator.CheckpointRef{ID: 3, URI: strings.Replace(e.Ref.URI, "chk-9", "chk-3", 1)}
+				return []coordinator.Effect{coordinator.DiscardCheckpoint{Ref: three, Claimed: claimed}}
 			}
 			return nil
 		}}
@@ -452,6 +454,26 @@ func testMetadata(t *testing.T, claimed bool) {
 		}
 		for object := range w.store.List(t.Context(), "chk") {
 			t.Errorf("%s is left", object.Name)
+		}
+	})
+}
+
+// Where nothing of the job is to be seen, a file system may not be mounted.
+func TestI9NothingToSeeIsNoMissingCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := &machine{react: func(event coordinator.Event) []coordinator.Effect {
+			if e, ok := event.(coordinator.JobClaimed); ok {
+				return []coordinator.Effect{coordinator.LoadCheckpoint{Token: e.Token, Ref: running(3).Latest}}
+			}
+			return nil
+		}}
+		d := w.start(m, &cluster{})
+		defer d.Stop()
+		synctest.Wait()
+		got := of[coordinator.CheckpointLoadFailed](m)
+		if len(got) != 1 || got[0].Kind != coordinator.LostProcess || !strings.Contains(got[0].Reason, "mounted") {
+			t.Errorf("a directory without anything: %v", got)
 		}
 	})
 }

@@ -28,6 +28,9 @@ func (d *Driver) load(ctx context.Context, e coordinator.LoadCheckpoint) {
 		// What may follow cannot be undone, so one bad read is not believed.
 		checkpoint, base, err = d.options.Checkpoints.LoadMetadata(ctx, e.Ref.URI)
 	}
+	if e.Ref.ID != 0 && errors.Is(err, objectstore.ErrNotExist) {
+		err = d.whyMissing(ctx, e.Ref.URI, err)
+	}
 	switch {
 	case checkpointstore.IsBroken(err):
 		// The store has answered: reading again gives the same.
@@ -43,6 +46,20 @@ func (d *Driver) load(ctx context.Context, e coordinator.LoadCheckpoint) {
 	default:
 		d.mail.put(coordinator.CheckpointLoaded{Token: e.Token, Ref: e.Ref, Base: base, Checkpoint: checkpoint})
 	}
+}
+
+// whyMissing looks again when the metadata of a checkpoint of the job's own is
+// missing: unless something else of the job is to be seen where it was, that
+// is no answer about the checkpoint (I9).
+func (d *Driver) whyMissing(ctx context.Context, uri string, missing error) error {
+	visible, err := d.options.Checkpoints.IsVisible(ctx, uri)
+	switch {
+	case err != nil:
+		return err
+	case !visible:
+		return fmt.Errorf("%s and everything else of the job is not to be seen by the JobManager: is the checkpoint directory there, and mounted?", uri)
+	}
+	return missing
 }
 
 // persist writes _metadata. Repeating it is safe: the content is the same, and

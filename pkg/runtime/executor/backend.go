@@ -1,9 +1,14 @@
 package executor
 
 import (
+	"context"
+	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/weirstream/weir/pkg/config"
+	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/runtime/subtask"
 	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/statebackend/memory"
 	"github.com/weirstream/weir/pkg/statebackend/pebble"
@@ -17,7 +22,21 @@ func newBackend(c *config.Config) statebackend.Backend {
 		})
 	}
 	// The configuration has refused every other name.
-	return memory.New()
+	return memory.NewLimited(int(config.StateValueMax.Get(c)))
+}
+
+// fileReaders read what other state backends than the executor's have stored in files.
+func fileReaders() map[string]subtask.FileReader {
+	return map[string]subtask.FileReader{
+		pebble.Name: func(ctx context.Context, part statebackend.RestoredPart, groups keygroup.Range, _ int) (statebackend.RestoredPart, error) {
+			if len(part.Files) == 0 {
+				return statebackend.RestoredPart{}, fmt.Errorf("%w: key groups %s are in no files", statebackend.ErrCorrupt, part.Range)
+			}
+			// Beside the directory that the files were brought to, on the same
+			// file system; both are the subtask's.
+			return pebble.ReadForRestore(ctx, filepath.Dir(part.Files[0].Path)+"-read", part, groups)
+		},
+	}
 }
 
 // closeBackend gives back what the backend holds for all subtasks, when they

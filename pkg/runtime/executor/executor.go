@@ -60,8 +60,8 @@ type Options struct {
 	Log *zap.Logger
 	// Output takes what operators print; nil for nowhere. Writes do not overlap.
 	Output io.Writer
-	// Backend is the state backend of all subtasks; nil makes the one that the
-	// configuration names for each.
+	// Backend is the state backend of all subtasks, which the caller closes; nil
+	// makes the one that the configuration names.
 	Backend statebackend.Backend
 }
 
@@ -287,7 +287,7 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		Suspended: m.GetSuspended(), Store: store, CheckpointDir: m.GetCheckpointDir(),
 		InlineBytesMax: int(config.CheckpointInlineThreshold.Get(e.config)),
 		CreditBytes:    endpoint.CreditBytes(), Backend: e.backend, Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
-		Incremental: config.CheckpointIncremental.Get(e.config), Each: e.transfers.Each,
+		Incremental: config.CheckpointIncremental.Get(e.config), Each: e.transfers.Each, FileReaders: fileReaders(),
 	}
 	if e.spec.Dir != "" {
 		cfg.Dir = filepath.Join(e.spec.Dir, stateDir, subtask.LocalName(d.Subtask))

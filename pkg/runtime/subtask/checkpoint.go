@@ -295,7 +295,7 @@ func (s *Subtask) restore(ctx context.Context) Done {
 			return fail(coordinator.UserFailure, err, uid)
 		}
 		if err := op.Instance.Operator.Restore(ctx, r); err != nil {
-			return fail(coordinator.UserFailure, errors.Join(err, x.tidy()), uid)
+			return fail(x.kindOfRestoreError(), errors.Join(err, x.tidy()), uid)
 		}
 		if err := x.tidy(); err != nil {
 			return fail(coordinator.LostProcess, err, uid)

@@ -6,16 +6,13 @@ import (
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/runtime/watermark"
+	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // watermarkInterval is how many milliseconds lie between two watermarks of a
 // generator. It is Flink's default of pipeline.auto-watermark-interval: the
 // frames that it costs are few, and windows close soon enough for people.
 const watermarkInterval = 200
-
-// watermarkList names the list that has an operator's watermark in its
-// snapshot: one element of each subtask, with its key groups.
-const watermarkList = "watermark"
 
 // eventTime is how far the subtask and each of its operators have come in
 // event time. An operator first fires what is due at its watermark, which may
@@ -290,7 +287,7 @@ func (e *eventTime) tellIdle() {
 	}
 }
 
-// stored makes the elements of watermarkList. Only operators with state of
+// stored makes the elements of snapshot.WatermarkList. Only operators with state of
 // their own store theirs: others have the one from their input again before
 // the first record.
 func (e *eventTime) stored() [][]byte {
@@ -307,7 +304,7 @@ func (e *eventTime) stored() [][]byte {
 // takes over. From there it does not go back, while the watermarks of its
 // channels begin before any: so it rises when all of them have passed it.
 func (e *eventTime) restore(op *operator.ChainOperator, r *operator.Restored) error {
-	list := r.Lists[watermarkList]
+	list := r.Lists[snapshot.WatermarkList]
 	if op.Instance.Timed == nil || len(list) == 0 {
 		return nil
 	}

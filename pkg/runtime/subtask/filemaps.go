@@ -28,12 +28,12 @@ func (o *operatorFiles) find(f statebackend.File, view statebackend.FileFrozen) 
 		return snapshot.StateHandle{}, false
 	}
 	h, ok := o.byLocal[f.Local]
-	if !ok && o.byPart != nil {
-		if origins, tells := view.(statebackend.Origins); tells {
-			if part, local, known := origins.OriginOf(f.Local); known {
-				h, ok = o.byPart[part][local]
-			}
-		}
+	// A backend that tells is believed in both: it may have written the restored
+	// entries anew, into other files of the same names and sizes.
+	if origins, tells := view.(statebackend.Origins); tells && o.byPart != nil {
+		part, local, known := origins.OriginOf(f.Local)
+		h, ok = o.byPart[part][local]
+		ok = ok && known
 	}
 	return h, ok && h.Size == f.Size
 }

@@ -8,12 +8,15 @@ import (
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
-// merged is a view whose file "m" is file "a" of part 7.
-type merged struct{ statebackend.FileFrozen }
+// merged is a view whose file "m" is file "a" of a part.
+type merged struct {
+	statebackend.FileFrozen
+	part int
+}
 
 // OriginOf implements statebackend.Origins.
-func (merged) OriginOf(local string) (part int, restored string, ok bool) {
-	return 7, "a", local == "m"
+func (m merged) OriginOf(local string) (part int, restored string, ok bool) {
+	return m.part, "a", local == "m"
 }
 
 // TestRestoredFilesAreFoundByOrigin when parts were merged, by name when there
@@ -33,11 +36,13 @@ func TestRestoredFilesAreFoundByOrigin(t *testing.T) {
 		view statebackend.FileFrozen
 		want bool
 	}{
-		"by origin":            {several, file("m", 10), merged{}, true},
-		"no origin":            {several, file("n", 10), merged{}, false},
-		"name alone":           {several, file("a", 10), merged{}, false},
+		"by origin":            {several, file("m", 10), merged{part: 7}, true},
+		"no origin":            {several, file("n", 10), merged{part: 7}, false},
+		"name alone":           {several, file("a", 10), merged{part: 7}, false},
 		"backend does not say": {several, file("m", 10), nil, false},
 		"own part":             {alone, file("a", 10), nil, true},
+		"own part, origin":     {alone, file("m", 10), merged{part: 0}, true},
+		"own part, anew":       {alone, file("a", 10), merged{part: 0}, false},
 		"another size":         {alone, file("a", 11), nil, false},
 		"private file":         {alone, file("private", 3), nil, false},
 		"not shared":           {alone, statebackend.File{Local: "a", Size: 10}, nil, false},

@@ -57,7 +57,7 @@ func (w *snapshotWriter) writeOperator(ctx context.Context, t *taken, i int) err
 	if t.watermarks[i] == nil {
 		return nil
 	}
-	return w.List(watermarkList, snapshot.Union, [][]byte{t.watermarks[i]}, nil)
+	return w.List(snapshot.WatermarkList, snapshot.Union, [][]byte{t.watermarks[i]}, nil)
 }
 
 func (w *snapshotWriter) discard(ctx context.Context, out snapshot.SubtaskState, cause error) error {

@@ -1,6 +1,7 @@
 package subtask_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -468,6 +469,35 @@ func TestRestartOnTheSameHostFetchesNothing(t *testing.T) {
 		}
 		next.close()
 	}
+	// A link of the right size with other bytes is noticed by the backend, once.
+	for _, h := range shared(two) {
+		path := b.localCopy(h)
+		content, err := os.ReadFile(path)
+		if err != nil || len(content) == 0 {
+			continue // cut or fetched before
+		}
+		// Not through the link: its other names are the backend's.
+		if err := errors.Join(os.Remove(path), os.WriteFile(path, bytes.Repeat([]byte{0xff}, len(content)), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	misled := b.start(two)
+	misled.run(nil)
+	for _, f := range misled.failures() {
+		if f.Kind != coordinator.LostProcess {
+			t.Errorf("restored from broken copies: %v", f)
+		}
+	}
+	if len(misled.failures()) == 0 {
+		t.Error("nobody noticed broken copies")
+	}
+	misled.close()
+	again := b.start(two)
+	again.run(nil)
+	if r := restored(again); len(again.failures()) != 0 || r.FilesFetched == 0 {
+		t.Errorf("after broken copies: read %+v, failures %v", r, again.failures())
+	}
+	again.close()
 	manifests, err := filepath.Glob(filepath.Join(b.localDir(), "*", "chk-2"))
 	if err != nil || len(manifests) == 0 {
 		t.Fatalf("manifests %v, %v", manifests, err)

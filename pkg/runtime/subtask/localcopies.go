@@ -219,6 +219,13 @@ func (x localIndex) link(h snapshot.StateHandle, path string) bool {
 	return ok && os.Link(from, path) == nil
 }
 
+// drop removes the copy, which a restore could not use.
+func (x localIndex) drop(h snapshot.StateHandle) {
+	if c, ok := x[h.Name]; ok {
+		_ = os.Remove(c.path) // what is still there has failed once more at worst
+	}
+}
+
 // read returns the bytes of the copy.
 func (x localIndex) read(h snapshot.StateHandle) ([]byte, bool) {
 	path, ok := x.find(h)

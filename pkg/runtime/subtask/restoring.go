@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend"
@@ -20,6 +21,8 @@ type restoration struct {
 	// files becomes the map of the restored checkpoint.
 	files  fileMap
 	report RestoredReport
+	// linked are the files of the operator that came from this host, unread.
+	linked []snapshot.StateHandle
 	// dir has the files of the operator that is being restored; empty before
 	// there are any.
 	dir string
@@ -141,6 +144,9 @@ func (x *restoration) bring(ctx context.Context, files []restoredFile) error {
 	})
 	for _, f := range files {
 		x.count(f.of.Handle, f.local)
+		if f.local {
+			x.linked = append(x.linked, f.of.Handle)
+		}
 	}
 	return err
 }
@@ -158,13 +164,26 @@ func (x *restoration) count(h snapshot.StateHandle, local bool) {
 	}
 }
 
+// kindOfRestoreError says what it means that an operator cannot be restored
+// from what was read. Files of this host were taken unread: they may be what is
+// broken, so they go, and the next attempt reads those of the store.
+func (x *restoration) kindOfRestoreError() coordinator.FailureKind {
+	if len(x.linked) == 0 {
+		return coordinator.UserFailure
+	}
+	for _, h := range x.linked {
+		x.local.drop(h)
+	}
+	return coordinator.LostProcess
+}
+
 // tidy removes the files of the operator, which it has or never will.
 func (x *restoration) tidy() error {
 	if x.dir == "" {
 		return nil
 	}
 	dir := x.dir
-	x.dir = ""
+	x.dir, x.linked = "", nil
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove files that were restored from: %w", err)
 	}

@@ -245,8 +245,8 @@ func ttlRun(t *testing.T, b statebackend.Backend, modes state.TTLMode) {
 	})
 }
 
-// ttlCleanup: what has expired goes without being asked for, little by little,
-// and is not in snapshots.
+// ttlCleanup: what has expired goes without being asked for, little by little
+// as other keys are used and checkpoints are taken, and is not in snapshots.
 func ttlCleanup(t *testing.T, b statebackend.Backend) {
 	const keys = 3000
 	wall := int64(1_000_000)
@@ -261,8 +261,13 @@ func ttlCleanup(t *testing.T, b statebackend.Backend) {
 		t.Errorf("a snapshot of what has expired has %d bytes", len(p.Data))
 	}
 	must(t, o.keyed.SetCurrentKey("one"))
-	for range 4 * keys {
+	for i := range 4 * keys {
 		must(t, errors.Join(o.value.Set(deepValue{}), o.list.Set([]int64{1}), o.users.Set("a", 1)))
+		if i%300 == 0 {
+			f, err := o.keyed.Backend().Freeze()
+			must(t, err)
+			f.Release()
+		}
 	}
 	if n := count(t, o.keyed.Backend()); n != 3 {
 		t.Errorf("%d entries are left, want 3", n)

@@ -263,8 +263,8 @@ func (s *State) adopt(m *manifest, p *statebackend.RestoredPart, only bool) erro
 		if !only || !own {
 			f.last++
 			local = fmt.Sprintf(nameForm, f.last)
-			f.origins[local] = origin{part: p.Number, local: b.file}
 		}
+		f.origins[local] = origin{part: p.Number, local: b.file}
 		content, err := os.ReadFile(pathOf(p, b.file))
 		if err != nil {
 			return err

@@ -25,9 +25,10 @@ type view interface {
 
 // frozen is the frozen view of a State: statebackend.Frozen.
 type frozen struct {
-	options statebackend.Options
-	metas   []snapshot.StateMeta
-	views   []view
+	options  statebackend.Options
+	valueMax int
+	metas    []snapshot.StateMeta
+	views    []view
 }
 
 // WriteSnapshot implements statebackend.Frozen.
@@ -44,7 +45,7 @@ func (f *frozen) WriteSnapshot(w io.Writer) (offsets []int64, states []snapshot.
 	for _, v := range f.views {
 		v.sort(f.options.Range, f.options.MaxParallelism)
 	}
-	out := statebackend.NewWriter(w)
+	out := statebackend.NewLimitedWriter(w, f.valueMax)
 	for i := range f.options.Range.Len() {
 		out.Group()
 		for number, v := range f.views {

@@ -15,23 +15,33 @@ import (
 const Name = "memory"
 
 // Backend opens keyed state on the heap.
-type Backend struct{}
+type Backend struct{ valueMax int }
 
-// New makes the backend. It has no settings.
-func New() *Backend { return &Backend{} }
+// New makes the backend with the default limit of values.
+func New() *Backend { return NewLimited(statebackend.ValueBytesMax) }
+
+// NewLimited makes the backend. Snapshots with a stored value of more than
+// valueBytesMax bytes are refused; 0 is statebackend.ValueBytesMax.
+func NewLimited(valueBytesMax int) *Backend {
+	if valueBytesMax == 0 {
+		valueBytesMax = statebackend.ValueBytesMax
+	}
+	return &Backend{valueMax: valueBytesMax}
+}
 
 // Name is "memory".
 func (*Backend) Name() string { return Name }
 
 // Open makes the empty keyed state of one operator in one subtask: a *State.
-func (*Backend) Open(o statebackend.Options) (statebackend.KeyedState, error) {
-	return &State{options: o}, nil
+func (b *Backend) Open(o statebackend.Options) (statebackend.KeyedState, error) {
+	return &State{options: o, valueMax: b.valueMax}, nil
 }
 
 // State is the keyed state of one operator in one subtask:
 // statebackend.KeyedState. The subtask's goroutine alone uses it.
 type State struct {
 	options  statebackend.Options
+	valueMax int // of stored values, in bytes
 	metas    []snapshot.StateMeta
 	tables   []registered // the tables of metas
 	restored bool
@@ -70,6 +80,9 @@ func (s *State) Restore(parts []statebackend.RestoredPart) error {
 	seen := make([]bool, s.options.Range.Len())
 	for i := range parts {
 		p := &parts[i]
+		if p.Backend != "" {
+			return fmt.Errorf("operator %q: restore keyed state: key groups %s are in files of state backend %q, which %q cannot read: restore with that one, or from a savepoint", s.options.Operator, p.Range, p.Backend, Name)
+		}
 		tables, err := s.match(p.States)
 		if err != nil {
 			return fmt.Errorf("operator %q: restore keyed state: %w", s.options.Operator, err)
@@ -181,7 +194,7 @@ func (s *State) Freeze() (statebackend.Frozen, error) {
 	if !s.restored || s.closed {
 		return nil, fmt.Errorf("operator %q: keyed state is frozen before it was restored, or after it was closed", s.options.Operator)
 	}
-	f := &frozen{options: s.options, metas: s.metas, views: make([]view, len(s.tables))}
+	f := &frozen{options: s.options, valueMax: s.valueMax, metas: s.metas, views: make([]view, len(s.tables))}
 	for i, t := range s.tables {
 		f.views[i] = t.freeze()
 	}

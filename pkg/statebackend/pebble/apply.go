@@ -21,7 +21,8 @@ type generation struct {
 	number uint64
 	parts  []generationPart
 	now    int64
-	sweeps bool // some state has values that expire
+	bytes  int64 // that it takes in memory
+	sweeps bool  // some state has values that expire
 }
 
 type generationPart struct {

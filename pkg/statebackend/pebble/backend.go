@@ -98,7 +98,7 @@ func (b *Backend) lsmOptions() *lsm.Options {
 		MemTableSize: 64 << 10, MaxOpenFiles: 1000,
 		L0CompactionThreshold: 4,
 		// Never reached by writes, which do not go through the memtable; see
-		// store.throttle.
+		// store.relieve.
 		L0StopWritesThreshold:       1000,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		TargetFileSizes:             [7]int64{4 << 20},

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,40 +47,42 @@ type fileOrigin struct {
 //
 // It may be called while db is written, flushed and compacted; the caller sees
 // to it that what has to be in the view was flushed before.
-func captureFiles(db *pebble.DB, dir string) (_ []statebackend.File, err error) {
+func captureFiles(db *pebble.DB, fs vfs.FS, dir string) (_ []statebackend.File, err error) {
 	if err := db.Checkpoint(dir); err != nil {
 		return nil, fmt.Errorf("link the files of a state database into %s: %w", dir, err)
 	}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("capture the files of a state database in %s: %w", dir, err)
-			_ = os.RemoveAll(dir) // best effort: the directory is the caller's to remove anyway
+			_ = fs.RemoveAll(dir) // best effort: the directory is the caller's to remove anyway
 		}
 	}()
-	entries, err := os.ReadDir(dir)
+	names, err := fs.List(dir)
 	if err != nil {
 		return nil, err
 	}
-	files := make([]statebackend.File, 0, len(entries))
-	for _, e := range entries {
-		info, err := e.Info()
+	slices.Sort(names)
+	files := make([]statebackend.File, 0, len(names))
+	for _, name := range names {
+		path := fs.PathJoin(dir, name)
+		info, err := fs.Stat(path)
 		if err != nil {
 			return nil, err
 		}
-		kind := kindOf(e.Name())
+		kind := kindOf(name)
 		switch {
 		case kind == optionsFile:
 			// Whoever opens the files brings their own options. What has to
 			// fit, the order of keys and the format, is in the other files.
 			continue
-		case kind == unknownFile && strings.HasSuffix(e.Name(), ".log") && info.Size() == 0:
+		case kind == unknownFile && strings.HasSuffix(name, ".log") && info.Size() == 0:
 			// Pebble makes a WAL even if it is never to be written.
 			continue
 		case kind == unknownFile:
-			return nil, fmt.Errorf("file %s, of %d bytes, is none of a database without WAL and blob files", e.Name(), info.Size())
+			return nil, fmt.Errorf("file %s, of %d bytes, is none of a database without WAL and blob files", name, info.Size())
 		}
 		files = append(files, statebackend.File{
-			Local: e.Name(), Path: filepath.Join(dir, e.Name()), Size: info.Size(), Shared: kind == tableFile,
+			Local: name, Path: path, Size: info.Size(), Shared: kind == tableFile,
 		})
 	}
 	return files, nil

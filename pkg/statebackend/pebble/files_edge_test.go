@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/statebackend"
@@ -44,7 +45,7 @@ func filledParts(t testing.TB, opts *pebble.Options, parallelism, perGroup, valu
 				must(t, db.Compact(t.Context(), firstKey(r), endKey(r), false))
 			}
 		}
-		files, err := captureFiles(db, dir+"-capture")
+		files, err := captureFiles(db, vfs.Default, dir+"-capture")
 		must(t, err)
 		must(t, db.Close())
 		must(t, os.RemoveAll(dir))
@@ -221,7 +222,7 @@ func TestClippedBytesGoWithCompactions(t *testing.T) {
 	must(t, db.Set(testKey(7, 999), []byte("new"), pebble.NoSync))
 	must(t, db.Flush())
 	must(t, db.Compact(t.Context(), firstKey(r), endKey(r), false))
-	files, err := captureFiles(db, dir+"-capture")
+	files, err := captureFiles(db, vfs.Default, dir+"-capture")
 	must(t, err)
 	after := diskUse(t, dir+"-capture")
 	for _, f := range files {

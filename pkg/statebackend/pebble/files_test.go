@@ -215,7 +215,7 @@ func TestRescaledFilesAgreeWithModel(t *testing.T) {
 				d.change(t, root, &seq)
 				must(t, db.Flush())
 				capture := dir + "-capture"
-				files, err := captureFiles(db, capture)
+				files, err := captureFiles(db, vfs.Default, capture)
 				must(t, err)
 				kept += d.checkOrigins(t, capture)
 				virtual += d.virtualTables(t)

@@ -99,9 +99,6 @@ func (s *storing[V]) isExpired(stored []byte, now int64) (bool, error) {
 // reader implements column.
 func (s *storing[V]) reader(from snapshot.StateMeta, now, shift int64) (importer, error) {
 	form := s.form
-	if !s.keepsAge() {
-		shift = 0
-	}
 	if st, ok := form.(standing[V]); ok {
 		form = st.Standing(now, shift)
 	}

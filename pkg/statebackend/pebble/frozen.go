@@ -3,13 +3,11 @@ package pebble
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
 	lsm "github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/weirstream/weir/pkg/codec"
 	"github.com/weirstream/weir/pkg/keygroup"
@@ -28,14 +26,17 @@ type frozen struct {
 	valueMax   int
 	store      *store
 	generation uint64
+	// stuck is why there is nothing to be had: see State.Freeze.
+	stuck error
 
 	// Under store.position.
 	captured capture
 	iterator *lsm.Iterator
 	dir      string // of the linked files
 	files    []statebackend.File
-	err      error
-	released bool
+	// Why the iterator, or the links, could not be taken.
+	iteratorErr, linksErr error
+	released              bool
 }
 
 // capture says what of the database a view has taken, or is to take.
@@ -48,38 +49,41 @@ const (
 )
 
 // capture takes what it has not yet; store.position is held. Errors are kept
-// for whoever asks: they are this view's alone.
+// for whoever asks: they are this view's alone, and what can be read of a view
+// does not depend on whether its files can be linked.
 func (f *frozen) capture(s *store, what capture) {
-	what &^= f.captured
-	if f.released || f.err != nil {
+	if f.released || f.stuck != nil {
 		return
 	}
+	what &^= f.captured
 	if what&captureIterator != 0 {
-		f.iterator, f.err = s.db.NewIter(nil)
+		f.iterator, f.iteratorErr = s.db.NewIter(nil)
 	}
-	if what&captureLinks != 0 && f.err == nil {
-		f.captureLinks(s)
+	if what&captureLinks != 0 {
+		f.linksErr = f.captureLinks(s)
 	}
 	f.captured |= what
 }
 
-func (f *frozen) captureLinks(s *store) {
+func (f *frozen) captureLinks(s *store) error {
 	if n := len(s.applier.tooLarge); n > 0 {
 		largest := 0
 		for _, size := range s.applier.tooLarge {
 			largest = max(largest, size)
 		}
-		f.err = fmt.Errorf("%d values are larger than the limit of %d bytes, the largest has %d: %w", n, f.valueMax, largest, statebackend.ErrValueTooLarge)
-		return
+		return fmt.Errorf("%d values are larger than the limit of %d bytes (state.value.bytes-max), the largest has %d: %w", n, f.valueMax, largest, statebackend.ErrValueTooLarge)
 	}
 	f.dir = s.newViewDir()
-	if f.files, f.err = captureFiles(s.db, f.dir); f.err != nil {
-		return
+	files, err := captureFiles(s.db, s.options.FS, f.dir)
+	if err != nil {
+		return err
 	}
-	var clock statebackend.File
-	if clock, f.err = f.writeClock(s); f.err == nil {
-		f.files = append(f.files, clock)
+	clock, err := f.writeClock(s)
+	if err != nil {
+		return fmt.Errorf("write %s of the view: %w", clockFile, err)
 	}
+	f.files = append(files, clock)
+	return nil
 }
 
 // take waits until the view can have something of the database, and has it.
@@ -87,10 +91,16 @@ func (f *frozen) take(ctx context.Context, what capture) error {
 	if err := f.store.reach(ctx, f.generation); err != nil {
 		return err
 	}
+	if f.stuck != nil {
+		return f.stuck
+	}
 	f.store.position.Lock()
 	defer f.store.position.Unlock()
 	f.capture(f.store, what)
-	return f.err
+	if what&captureLinks != 0 {
+		return f.linksErr
+	}
+	return f.iteratorErr
 }
 
 // WriteSnapshot implements statebackend.Frozen.
@@ -207,25 +217,11 @@ func (f *frozen) Files(ctx context.Context) (statebackend.FileSet, error) {
 	return set, nil
 }
 
-// clockFile is the one file of a view that is not Pebble's: what time it was,
-// for states whose values are as old after a restore as at the freeze.
-const clockFile = "weir-clock"
-
-// clockBytes is its size: the time in milliseconds since 1970, little-endian.
-const clockBytes = 8
-
-func (f *frozen) writeClock(s *store) (statebackend.File, error) {
-	now := int64(0)
-	for _, t := range f.times {
-		now = max(now, t)
-	}
-	path := s.options.FS.PathJoin(f.dir, clockFile)
-	file, err := s.options.FS.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return statebackend.File{}, err
-	}
-	_, err = file.Write(binary.LittleEndian.AppendUint64(nil, uint64(now)))
-	return statebackend.File{Local: clockFile, Path: path, Size: clockBytes}, errors.Join(err, file.Close())
+// OriginOf implements statebackend.Origins. A restore that wrote the entries of
+// a part anew has none of its files, whatever their names.
+func (f *frozen) OriginOf(local string) (part int, restored string, ok bool) {
+	o, ok := f.store.origins[local]
+	return o.Part, o.Local, ok
 }
 
 // Release implements statebackend.Frozen.

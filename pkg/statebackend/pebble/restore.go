@@ -2,10 +2,8 @@ package pebble
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -39,8 +37,9 @@ func (s *State) Restore(parts []statebackend.RestoredPart) error {
 func (s *State) restore(parts []statebackend.RestoredPart) error {
 	parts = slices.Clone(parts)
 	slices.SortStableFunc(parts, func(a, b statebackend.RestoredPart) int { return cmp.Compare(a.Range.First, b.Range.First) })
+	options := s.backend.lsmOptions()
 	seen := make([]bool, s.options.Range.Len())
-	var native []statebackend.RestoredPart // that are used as they are
+	var native []nativePart // that are used as they are
 	var others []*statebackend.RestoredPart
 	for i := range parts {
 		p := &parts[i]
@@ -66,23 +65,29 @@ func (s *State) restore(parts []statebackend.RestoredPart) error {
 			others = append(others, p)
 		case p.Backend != Name:
 			return fmt.Errorf("key groups %s are in files of state backend %q, which this one cannot read: restore from a savepoint", p.Range, p.Backend)
-		case slices.ContainsFunc(s.columns, column.keepsAge):
-			// The times in the files have to move.
-			others = append(others, p)
-		case len(native) == 0 || slices.EqualFunc(native[0].States, p.States, snapshot.StateMeta.Equal):
-			native = append(native, *p)
 		default:
-			others = append(others, p)
+			files, clock, err := splitClock(options, *p)
+			if err != nil {
+				return err
+			}
+			// Of some the times have to move, others have entries that must not stay.
+			rewritten := slices.Contains(clock.keepsAge, true) || slices.ContainsFunc(p.States, isDropped) ||
+				len(native) > 0 && !slices.EqualFunc(native[0].states, p.States, snapshot.StateMeta.Equal)
+			if rewritten {
+				others = append(others, p)
+			} else {
+				native = append(native, nativePart{number: p.Number, states: p.States, files: files})
+			}
 		}
 	}
 	var first []snapshot.StateMeta
 	if len(native) > 0 {
-		first = native[0].States
+		first = native[0].states
 	}
 	if err := s.plan(first); err != nil {
 		return err
 	}
-	if err := s.open(native); err != nil {
+	if err := s.open(options, native); err != nil {
 		return err
 	}
 	for _, p := range others {
@@ -93,10 +98,23 @@ func (s *State) restore(parts []statebackend.RestoredPart) error {
 	return nil
 }
 
+// nativePart is a part in files that the database takes over.
+type nativePart struct {
+	number int // the caller's
+	states []snapshot.StateMeta
+	files  filePart
+}
+
+// isDropped says that what is stored of a state is to be skipped.
+func isDropped(m snapshot.StateMeta) bool { return m.Kind == snapshot.DroppedKind }
+
 // match checks that all stored states are registered, and for the same kind of thing.
 func (s *State) match(stored []snapshot.StateMeta) error {
 	var unknown []string
 	for i, m := range stored {
+		if isDropped(m) {
+			continue
+		}
 		at := s.find(m.Name)
 		if at < 0 {
 			unknown = append(unknown, fmt.Sprintf("%q", m.Name))
@@ -105,7 +123,7 @@ func (s *State) match(stored []snapshot.StateMeta) error {
 		if err := statebackend.CheckMeta(m, s.columns[at].meta()); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(stored[:i], func(o snapshot.StateMeta) bool { return o.Name == m.Name }) {
+		if slices.ContainsFunc(stored[:i], func(o snapshot.StateMeta) bool { return o.Name == m.Name && !isDropped(o) }) {
 			return fmt.Errorf("%w: state %q is listed twice", statebackend.ErrCorrupt, m.Name)
 		}
 	}
@@ -138,30 +156,30 @@ func (s *State) plan(stored []snapshot.StateMeta) error {
 }
 
 // open opens the database, with the parts that it takes over.
-func (s *State) open(native []statebackend.RestoredPart) error {
-	options := s.backend.lsmOptions()
+func (s *State) open(options *lsm.Options, native []nativePart) error {
 	dir := options.FS.PathJoin(s.options.Dir, "db")
 	var db *lsm.DB
 	var err error
+	origins := map[string]fileOrigin{}
 	if len(native) == 0 {
 		db, err = lsm.Open(dir, options)
 	} else {
 		var files []filePart
 		for _, p := range native {
-			part, _, e := splitClock(options, p)
-			if e != nil {
-				return e
-			}
-			files = append(files, part)
+			files = append(files, p.files)
 		}
 		if err = options.FS.MkdirAll(dir, 0o700); err == nil {
-			db, _, err = openFiles(dir, options, files, s.options.Range)
+			var of map[string]fileOrigin
+			db, of, err = openFiles(dir, options, files, s.options.Range)
+			for local, o := range of {
+				origins[local] = fileOrigin{Part: native[o.Part].number, Local: o.Local}
+			}
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}
-	s.store = &store{db: db, options: options, dir: s.options.Dir, columns: map[int]column{}, valueMax: s.backend.options.ValueBytesMax, users: 1}
+	s.store = &store{db: db, options: options, dir: s.options.Dir, columns: map[int]column{}, origins: origins, valueMax: s.backend.options.ValueBytesMax, users: 1}
 	s.store.changed.L = &s.store.mu
 	s.store.closeAll = func() error {
 		return errors.Join(db.Close(), options.FS.RemoveAll(s.options.Dir))
@@ -173,35 +191,9 @@ func (s *State) open(native []statebackend.RestoredPart) error {
 	return nil
 }
 
-// splitClock takes the file that is not Pebble's out of a part.
-func splitClock(o *lsm.Options, p statebackend.RestoredPart) (filePart, int64, error) {
-	part := filePart{Range: p.Range}
-	clock := int64(-1)
-	for _, f := range p.Files {
-		if f.Local != clockFile {
-			part.Files = append(part.Files, f)
-			continue
-		}
-		file, err := o.FS.Open(f.Path)
-		if err != nil {
-			return part, 0, fmt.Errorf("read %s: %w", clockFile, err)
-		}
-		var b [clockBytes]byte
-		_, err = io.ReadFull(file, b[:])
-		if err = errors.Join(err, file.Close()); err != nil {
-			return part, 0, fmt.Errorf("read %s: %w", clockFile, err)
-		}
-		clock = int64(binary.LittleEndian.Uint64(b[:]))
-	}
-	if clock < 0 {
-		return part, 0, fmt.Errorf("%w: key groups %s have no file %s", statebackend.ErrCorrupt, p.Range, clockFile)
-	}
-	return part, clock, nil
-}
-
 // importPart writes the entries of a part into the database.
 func (s *State) importPart(p *statebackend.RestoredPart) error {
-	clock := int64(-1)
+	var clock clockRead
 	var part filePart
 	if p.Backend != "" {
 		var err error
@@ -212,10 +204,13 @@ func (s *State) importPart(p *statebackend.RestoredPart) error {
 	im := &importing{state: s, out: newTables(s.store), columns: make([]column, len(p.States)), importers: make([]importer, len(p.States))}
 	sorted, last := true, -1
 	for i, m := range p.States {
+		if isDropped(m) {
+			continue
+		}
 		c := s.columns[s.find(m.Name)]
 		shift := int64(0)
-		if clock > 0 {
-			shift = c.now() - clock
+		if clock.keepsAge != nil && clock.keepsAge[i] {
+			shift = c.now() - clock.now
 		}
 		r, err := c.reader(m, c.now(), shift)
 		if err != nil {
@@ -248,7 +243,7 @@ func (s *State) importPart(p *statebackend.RestoredPart) error {
 type importing struct {
 	state     *State
 	out       *tables
-	columns   []column   // by the numbers of the part
+	columns   []column   // by the numbers of the part; nil for those that are dropped
 	importers []importer // likewise
 	key       []byte
 	value     []byte
@@ -263,12 +258,7 @@ func (im *importing) group(g keygroup.Group, data []byte, sorted bool) error {
 			return im.entry(g, state, key, value)
 		})
 	}
-	order := make([]int, len(im.columns))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(im.number(a), im.number(b)) })
-	for _, wanted := range order {
+	for _, wanted := range im.order() {
 		err := statebackend.ReadGroup(data, len(im.columns), func(state int, key, value []byte) error {
 			if state != wanted {
 				return nil
@@ -282,6 +272,18 @@ func (im *importing) group(g keygroup.Group, data []byte, sorted bool) error {
 	return nil
 }
 
+// order are the states of the part that are not dropped, as the database has them.
+func (im *importing) order() []int {
+	var order []int
+	for i, c := range im.columns {
+		if c != nil {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(im.number(a), im.number(b)) })
+	return order
+}
+
 func (im *importing) number(state int) int {
 	n, _ := im.columns[state].stored()
 	return n
@@ -290,6 +292,9 @@ func (im *importing) number(state int) int {
 // entry imports one entry; they come in the order of the database's keys.
 func (im *importing) entry(g keygroup.Group, state int, key, value []byte) error {
 	c := im.columns[state]
+	if c == nil {
+		return nil
+	}
 	name := c.meta().Name
 	if err := c.checkKey(key, g, im.state.options.MaxParallelism); err != nil {
 		return fmt.Errorf("state %q: %w", name, err)
@@ -324,11 +329,7 @@ func (im *importing) files(stored keygroup.Range, part filePart) (err error) {
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
 	common, _ := stored.Intersect(im.state.options.Range)
-	order := make([]int, len(im.columns))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(im.number(a), im.number(b)) })
+	order := im.order()
 	for g := int(common.First); g <= int(common.Last); g++ {
 		for _, state := range order {
 			prefix := appendPrefix(nil, keygroup.Group(g), state)

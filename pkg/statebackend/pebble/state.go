@@ -32,7 +32,7 @@ type column interface {
 	// stored are number and description as planned.
 	stored() (number int, m snapshot.StateMeta)
 	// reader prepares at now for entries stored under another description.
-	// The times of values that keep their age move by shift.
+	// The times of the values move by shift.
 	reader(from snapshot.StateMeta, now, shift int64) (importer, error)
 	// keepsAge reports whether values are as old after a restore as before.
 	keepsAge() bool
@@ -86,7 +86,8 @@ func (s *State) find(name string) int {
 }
 
 // sealedMax is how many generations may wait for being written before an
-// access waits too: while one is written the next may fill up.
+// access waits too, if they are large: while one is written the next may fill
+// up. Freezes make small ones, of which more may wait.
 const sealedMax = 2
 
 // enter is called before a state adds an entry to its active segment, under
@@ -107,7 +108,7 @@ func (s *State) enter(seq uint64) error {
 		return nil
 	}
 	s.seal(false)
-	if err := s.store.await(sealedMax); err != nil {
+	if err := s.store.await(sealedMax, share*int64(len(s.columns))/2); err != nil {
 		return fmt.Errorf("operator %q: changes of the state cannot be written to %s, and no more of them are kept in memory: %w", s.options.Operator, s.options.Dir, err)
 	}
 	s.trim(share)
@@ -121,8 +122,10 @@ func (s *State) seal(freeze bool) {
 	for _, c := range s.columns {
 		g.now = max(g.now, c.now())
 		g.sweeps = g.sweeps || c.canExpire()
+		size := c.activeBytes()
 		if seg := c.seal(); seg != nil {
 			number, _ := c.stored()
+			g.bytes += size
 			g.parts = append(g.parts, generationPart{number: number, segment: seg})
 		}
 	}
@@ -137,14 +140,23 @@ func (s *State) trim(share int64) {
 	}
 }
 
-// Freeze implements statebackend.KeyedState.
+// Freeze implements statebackend.KeyedState. While earlier generations cannot
+// be written, the disk being full, it seals no more of them, so that they do
+// not pile up: the view then makes one more attempt at them, and has nothing
+// but an error. What changed stays in memory, for a later freeze.
 func (s *State) Freeze() (statebackend.Frozen, error) {
 	if !s.restored || s.closed {
 		return nil, fmt.Errorf("operator %q: keyed state is frozen before it was restored, or after it was closed", s.options.Operator)
 	}
-	s.seal(true)
-	s.trim(s.backend.segmentShare())
-	f := &frozen{options: s.options, columns: s.columns, valueMax: s.backend.options.ValueBytesMax, times: make([]int64, len(s.columns))}
+	stuck := s.store.stuck()
+	if stuck == nil {
+		s.seal(true)
+		s.trim(s.backend.segmentShare())
+	}
+	f := &frozen{
+		stuck:   stuck,
+		options: s.options, columns: s.columns, valueMax: s.backend.options.ValueBytesMax, times: make([]int64, len(s.columns)),
+	}
 	for i, c := range s.columns {
 		f.times[i] = c.now()
 	}

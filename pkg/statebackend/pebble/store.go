@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 )
@@ -20,6 +21,9 @@ type store struct {
 	columns  map[int]column // by number
 	valueMax int
 	closeAll func() error
+	// origins are the files that the database uses of restored parts, by its
+	// names; parts by RestoredPart.Number. Does not change.
+	origins map[string]fileOrigin
 
 	// position is held while a generation is applied or a view takes what it
 	// needs of the database, which must not move meanwhile.
@@ -66,6 +70,7 @@ func (s *store) run() {
 	defer s.changed.Broadcast()
 	for len(s.queue) > 0 && (!s.closed || len(s.views) > 0) {
 		g := s.queue[0]
+		s.relieve()
 		views := append([]*frozen(nil), s.views...)
 		s.mu.Unlock()
 		err := s.step(g, views)
@@ -96,14 +101,74 @@ func (s *store) step(g *generation, views []*frozen) error {
 	return s.applier.apply(s, g)
 }
 
-// await waits until at most left generations are not applied. It makes one
-// more attempt at what has failed.
-func (s *store) await(left int) error {
+const (
+	// sublevelsMax is from how many sublevels of level 0 on, each of which
+	// costs a read one more lookup, no generation is added to them. Compactions
+	// begin at a few, and without a pause they keep it far below.
+	sublevelsMax = 20
+	// relieveEvery is how often it is looked at, relieveMax for how long at
+	// most: when compactions fail, the disk being full, that is for the
+	// attempt to write to tell.
+	relieveEvery = 20 * time.Millisecond
+	relieveMax   = 30 * time.Second
+	// idleMax is how often no compaction may be under way before it is taken
+	// that none will be: one is not begun at once when another has ended.
+	idleMax = 5
+)
+
+// relieve waits until compactions have caught up; s.mu is held but while it
+// waits. Nobody is kept from the database meanwhile, nor from closing.
+func (s *store) relieve() {
+	idle := 0
+	for begin := time.Now(); !s.closed && time.Since(begin) < relieveMax; {
+		s.mu.Unlock()
+		m := s.db.Metrics()
+		s.mu.Lock()
+		if m.Levels[0].Sublevels < sublevelsMax {
+			return
+		}
+		if m.Compact.NumInProgress > 0 {
+			idle = 0
+		} else if idle++; idle > idleMax {
+			return
+		}
+		later := time.AfterFunc(relieveEvery, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.changed.Broadcast()
+		})
+		s.changed.Wait()
+		later.Stop()
+	}
+}
+
+// stuck is why the oldest of several generations could not be written at the
+// last attempt, nil if there is no such trouble.
+func (s *store) stuck() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) < sealedMax {
+		return nil
+	}
+	return s.err
+}
+
+// waiting is what generations in the queue take in memory; s.mu is held.
+func (s *store) waiting() (bytes int64) {
+	for _, g := range s.queue {
+		bytes += g.bytes
+	}
+	return bytes
+}
+
+// await waits until at most left generations are not applied, or those that
+// are not take at most room bytes. It makes one more attempt at what has failed.
+func (s *store) await(left int, room int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failures := s.failures
 	s.kick()
-	for len(s.queue) > left {
+	for len(s.queue) > left && s.waiting() > room {
 		if s.failures > failures {
 			return s.err
 		}
@@ -182,7 +247,7 @@ func (s *store) entries() int64 {
 
 // count waits for everything to be applied and counts.
 func (s *store) count() (n int64, err error) {
-	if err := s.await(0); err != nil {
+	if err := s.await(0, -1); err != nil {
 		return 0, err
 	}
 	it, err := s.db.NewIter(nil)

@@ -15,6 +15,7 @@ var (
 	records   = flag.Uint64("records", 1000, "generate `N` records")
 	rate      = flag.Int("rate", 0, "generate `N` records per second, 0 for no limit")
 	at        = flag.Uint64("at", 100, "fail at record `N`")
+	keys      = flag.Uint64("keys", 0, "count the records of `N` keys, 0 to keep no keyed state")
 	permanent = flag.Bool("permanent", false, "say that no restart can cure the error")
 )
 
@@ -31,6 +32,10 @@ func main() {
 			}
 			return 0, err
 		})
+		if *keys > 0 {
+			byKey := stream.KeyBy(checked, func(n uint64) uint64 { return n % *keys })
+			checked = stream.Reduce(byKey, "last", func(_, n uint64) (uint64, error) { return n, nil })
+		}
 		stream.To(checked, "out", blackhole.Sink[uint64]())
 		return nil
 	})
