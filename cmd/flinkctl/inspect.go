@@ -14,10 +14,11 @@ import (
 	"github.com/weirstream/weir/pkg/config"
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/runtime"
+	"github.com/weirstream/weir/pkg/statebackend/pebble"
 )
 
 // fileReaders read the files in which state backends keep keyed state.
-var fileReaders = map[string]inspect.FileReader{}
+var fileReaders = map[string]inspect.FileReader{pebble.Name: pebble.ReadFiles}
 
 // inspection is what the flags of inspect say.
 type inspection struct {
