@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/codec/avro"
@@ -19,6 +20,7 @@ import (
 	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/state"
 	"github.com/weirstream/weir/pkg/statebackend"
+	"github.com/weirstream/weir/pkg/statebackend/pebble"
 )
 
 const filesJob = ids.JobID("0123456789abcdef0123456789abcdef")
@@ -213,5 +215,70 @@ func TestStateInFilesOfAnUnknownBackend(t *testing.T) {
 	}
 	if err := s.Dump(t.Context(), "sums/sum", io.Discard); err == nil || !strings.Contains(err.Error(), "a savepoint") {
 		t.Errorf("dump: %v", err)
+	}
+}
+
+// The files of the backend that jobs run with.
+func TestFilesOfThePebbleBackend(t *testing.T) {
+	store, dir := checkpointstore.New(open.New(open.Options{}).Open), t.TempDir()
+	loc, attempt := checkpointstore.CheckpointLocation(dir, filesJob, 9), ids.AttemptID{Token: 1, Number: 1}
+	backend := pebble.New(pebble.Options{MemoryBytes: 16 << 20, ValueBytesMax: 1 << 20})
+	keyed, err := state.NewKeyed[string](state.Options{
+		Operator: "sums", Range: keygroup.RangeOf(0, 1, 4), MaxParallelism: 4, Backend: backend, Dir: t.TempDir(),
+		Now: func() time.Time { return time.UnixMilli(1_800_000_000_000) },
+	})
+	must(t, err)
+	sum, err := state.NewValue[int64](keyed, "sum")
+	must(t, err)
+	byGate, err := state.NewMap[int32, string](keyed, "by gate", state.WithTTL(time.Hour))
+	must(t, err)
+	must(t, keyed.Backend().Restore(nil))
+	keyed.Tick()
+	for i := range 50 {
+		must(t, keyed.SetCurrentKey(fmt.Sprint("k", i)))
+		must(t, sum.Set(int64(i)))
+	}
+	must(t, byGate.Set(7, "seven"))
+	frozen, err := keyed.Backend().Freeze()
+	must(t, err)
+	set, err := frozen.(statebackend.FileFrozen).Files(t.Context())
+	must(t, err)
+	handle := snapshot.KeyedStateHandle{Range: keygroup.RangeOf(0, 1, 4), States: set.States, Backend: pebble.Name}
+	for i, f := range set.Files {
+		h, err := store.WriteShared(t.Context(), loc.Base, checkpointstore.SharedFile{Attempt: attempt, Checkpoint: 9, Seq: uint32(i)}, checkpointstore.FileContent(f.Path, f.Size))
+		must(t, err)
+		handle.Files = append(handle.Files, snapshot.StateFile{Local: f.Local, Handle: h})
+	}
+	frozen.Release()
+	must(t, keyed.Backend().Close())
+	must(t, backend.Close())
+	path, err := store.PersistMetadata(t.Context(), loc, &snapshot.CompletedCheckpoint{
+		Job: filesJob, ID: 9, Attempt: attempt, Kind: snapshot.Checkpoint,
+		Operators: []snapshot.OperatorState{{UID: "sums", Parallelism: 1, MaxParallelism: 4, Subtasks: []snapshot.OperatorSubtaskState{
+			{UID: "sums", Keyed: []snapshot.KeyedStateHandle{handle}},
+		}}},
+	})
+	must(t, err)
+	s := openFiles(t, path, map[string]FileReader{pebble.Name: pebble.ReadFiles})
+	summary, err := s.Summary(t.Context())
+	must(t, err)
+	states := summary.Operators[0].States
+	if len(states) != 2 || !states[0].Complete || states[0].Entries+states[1].Entries != 51 || len(summary.Files) != len(set.Files) || summary.OwnBytes != summary.Bytes {
+		t.Errorf("the summary is %+v", summary)
+	}
+	var out strings.Builder
+	must(t, s.Dump(t.Context(), "sums/by gate", &out))
+	if got := out.String(); !strings.Contains(got, `"key":"k49","user_key":7,"written_ms":1800000000000,"value":"seven"`) {
+		t.Errorf("the map is %s", got)
+	}
+	out.Reset()
+	must(t, s.Dump(t.Context(), "sums/sum", &out))
+	if got := out.String(); strings.Count(got, "\n") != 50 || !strings.Contains(got, `"key":"k41","value":41}`) {
+		t.Errorf("the values are %s", got)
+	}
+	verified, err := s.Verify(t.Context())
+	must(t, err)
+	if verified.Files != len(set.Files) || len(verified.Broken) != 0 {
+		t.Errorf("verified: %+v", verified)
 	}
 }
