@@ -38,7 +38,7 @@ type Form[V any] interface {
 	CanExpire() bool
 	// ForSchema is the same form for values whose codec's bytes were stored
 	// under another codec or schema. The error names what cannot be read.
-	ForSchema(codec, schema string) (Form[V], error)
+	ForSchema(name, schema string) (Form[V], error)
 }
 
 // Schemas reads the values of one state whatever schema they were stored
@@ -54,8 +54,8 @@ type schemaForm[V any] struct {
 // type, of which f is the form. The error names what cannot be.
 func NewSchemas[V any](f Form[V], stored snapshot.StateMeta) (Schemas[V], error) {
 	var s Schemas[V]
-	add := func(id uint64, codec, schema string) error {
-		form, err := f.ForSchema(codec, schema)
+	add := func(id uint64, name, schema string) error {
+		form, err := f.ForSchema(name, schema)
 		if err != nil {
 			return fmt.Errorf("state %q: %w", stored.Name, err)
 		}

@@ -224,8 +224,8 @@ func (f listForm[E]) IsExpired(v *list[E], now int64) bool {
 func (f listForm[E]) CanExpire() bool { return f.element.CanExpire() }
 
 // ForSchema implements statebackend.Form.
-func (f listForm[E]) ForSchema(codec, schema string) (statebackend.Form[list[E]], error) {
-	element, err := f.element.ForSchema(codec, schema)
+func (f listForm[E]) ForSchema(name, schema string) (statebackend.Form[list[E]], error) {
+	element, err := f.element.ForSchema(name, schema)
 	return listForm[E]{element}, err
 }
 

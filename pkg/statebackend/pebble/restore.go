@@ -54,11 +54,11 @@ func (s *State) restore(parts []statebackend.RestoredPart) error {
 			continue
 		}
 		for g := common.First; g <= common.Last; g++ {
-			if at := &seen[g-s.options.Range.First]; *at {
+			at := &seen[g-s.options.Range.First]
+			if *at {
 				return fmt.Errorf("%w: key group %d is in two parts", statebackend.ErrCorrupt, g)
-			} else {
-				*at = true
 			}
+			*at = true
 		}
 		switch {
 		case p.Backend == "":
