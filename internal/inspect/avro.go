@@ -44,8 +44,7 @@ func (r *avroReader) sized() ([]byte, error) {
 
 // value reads a value and appends its JSON to dst.
 func (r *avroReader) value(dst []byte, t *avro.Type) ([]byte, error) {
-	switch t.Kind {
-	case avro.Bytes, avro.Slice, avro.Map, avro.Pointer, avro.Message:
+	if k := t.Kind; k == avro.Bytes || k == avro.Slice || k == avro.Map || k == avro.Pointer || k == avro.Message {
 		b, err := r.take(1)
 		if err != nil {
 			return nil, err

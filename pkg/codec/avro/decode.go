@@ -108,23 +108,11 @@ func (r *reader) integer(k Kind) (int64, error) {
 		return 0, err
 	}
 	bits := numberBits[k]
-	switch k {
-	case Int8:
-		if v != int64(int8(v)) {
-			return 0, malformed("%d for an int8", v)
-		}
-	case Int16:
-		if v != int64(int16(v)) {
-			return 0, malformed("%d for an int16", v)
-		}
-	case Int32:
-		if v != int64(int32(v)) {
-			return 0, malformed("%d for an int32", v)
-		}
-	case Uint8, Uint16, Uint32:
-		if v < 0 || v >= 1<<bits {
-			return 0, malformed("%d for a %s", v, names[k])
-		}
+	switch {
+	case k == Int8 && v != int64(int8(v)), k == Int16 && v != int64(int16(v)), k == Int32 && v != int64(int32(v)):
+		return 0, malformed("%d for an %s", v, names[k])
+	case (k == Uint8 || k == Uint16 || k == Uint32) && (v < 0 || v >= 1<<bits):
+		return 0, malformed("%d for a %s", v, names[k])
 	}
 	return v, nil
 }
@@ -514,12 +502,12 @@ func (r *reader) skip(t *Type) error {
 		if some, err = r.isSome(); err != nil || !some {
 			return err
 		}
-		switch t.Kind {
-		case Slice:
+		switch k := t.Kind; {
+		case k == Slice:
 			err = r.each(-1, t.Elem.Min, nothing, func(int) error { return r.skip(t.Elem) })
-		case Pointer:
+		case k == Pointer:
 			err = r.skip(t.Elem)
-		case Map:
+		case k == Map:
 			err = r.each(-1, t.Key.Min, nothing, func(int) error {
 				if err := r.skip(t.Key); err != nil {
 					return err

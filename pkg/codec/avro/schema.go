@@ -131,11 +131,8 @@ func (t *Type) write(b *strings.Builder) {
 
 // isNullable reports whether the schema is one of null or something.
 func (t *Type) isNullable() bool {
-	switch t.Kind {
-	case Bytes, Slice, Map, Pointer, Message:
-		return true
-	}
-	return false
+	k := t.Kind
+	return k == Bytes || k == Slice || k == Map || k == Pointer || k == Message
 }
 
 // setMin computes Min from the parts.
