@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -42,9 +43,10 @@ type held[V any] struct {
 	value state.Value[V]
 }
 
-func hold[V any](backend statebackend.Backend) (held[V], error) {
+// hold restores parts, or begins empty.
+func hold[V any](backend statebackend.Backend, parts ...statebackend.RestoredPart) (held[V], error) {
 	k, err := state.NewKeyed[uint64](state.Options{
-		Operator: "bench", Range: keygroup.RangeOf(0, 1, 128), MaxParallelism: 128, Backend: backend,
+		Operator: "bench", Range: allGroups, MaxParallelism: 128, Backend: backend, Dir: filepath.Join(*dir, "state"),
 	})
 	if err != nil {
 		return held[V]{}, err
@@ -53,8 +55,10 @@ func hold[V any](backend statebackend.Backend) (held[V], error) {
 	if err != nil {
 		return held[V]{}, err
 	}
-	return held[V]{k, v}, k.Backend().Restore(nil)
+	return held[V]{k, v}, k.Backend().Restore(parts)
 }
+
+var allGroups = keygroup.RangeOf(0, 1, 128)
 
 // update reads, modifies and writes the value of one key.
 func update(h held[totals], key uint64) error {

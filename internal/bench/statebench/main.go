@@ -27,6 +27,13 @@ var benchmarks = map[string]func() error{
 	"map-rmw":         mapRMW,
 	"freeze":          freeze,
 	"during-snapshot": duringSnapshot,
+	"hot-memory":      hotInMemory,
+	"hot-pebble":      hotInPebble,
+	"freeze-pebble":   pebbleFreeze,
+	"cold-pebble":     coldInPebble,
+	"cold-raw":        coldInRaw,
+	"incremental":     incremental,
+	"restore":         restore,
 }
 
 func main() {
