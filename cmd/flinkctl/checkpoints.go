@@ -40,7 +40,7 @@ func (c *cli) checkpoints(ctx context.Context, jobManager *transport.JobManager,
 	for _, info := range response.GetCheckpoints() {
 		listed.Checkpoints = append(listed.Checkpoints, cliresult.Checkpoint{
 			ID: info.GetId(), Kind: info.GetKind(), Status: info.GetStatus(), Reason: info.GetReason(),
-			Triggered: timeOf(info.GetTriggeredUnixMs()), DurationMS: info.GetDurationMs(), Size: info.GetSize(),
+			Triggered: timeOf(info.GetTriggeredUnixMs()), DurationMS: info.GetDurationMs(), Size: info.GetSize(), Uploaded: info.GetUploaded(),
 			Acked: info.GetAcked(), Subtasks: info.GetSubtasks(), Path: info.GetPath(),
 		})
 	}
@@ -52,12 +52,12 @@ func (c *cli) checkpoints(ctx context.Context, jobManager *transport.JobManager,
 				state += " (" + one.Reason + ")"
 			}
 			rows[i] = []string{fmt.Sprint(one.ID), one.Kind, state, showTime(one.Triggered),
-				(time.Duration(one.DurationMS) * time.Millisecond).String(), showBytes(one.Size),
+				(time.Duration(one.DurationMS) * time.Millisecond).String(), showBytes(one.Size), showBytes(one.Uploaded),
 				fmt.Sprintf("%d/%d", one.Acked, one.Subtasks), showText(one.Path)}
 		}
 		if err := c.say("completed: %d, failed: %d\n", listed.Completed, listed.Failed); err != nil || len(rows) == 0 {
 			return err
 		}
-		return c.table([]string{"ID", "KIND", "STATUS", "TRIGGERED", "DURATION", "SIZE", "ACKED", "PATH"}, rows)
+		return c.table([]string{"ID", "KIND", "STATUS", "TRIGGERED", "DURATION", "SIZE", "UPLOADED", "ACKED", "PATH"}, rows)
 	})
 }

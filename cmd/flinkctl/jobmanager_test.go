@@ -116,7 +116,7 @@ func (s *scriptedJobManager) Savepoint(_ context.Context, r *pb.SavepointRequest
 
 func (s *scriptedJobManager) ListCheckpoints(context.Context, *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {
 	return &pb.ListCheckpointsResponse{Completed: 16, Failed: 1, Checkpoints: []*pb.CheckpointInfo{
-		{Id: 17, Kind: "savepoint", Status: "COMPLETED", TriggeredUnixMs: 1_000_000_000_000, DurationMs: 12, Size: 2048, Acked: 4, Subtasks: 4, Path: "/sp/savepoint-4f2a5100000000000000000000000001-17"},
+		{Id: 17, Kind: "savepoint", Status: "COMPLETED", TriggeredUnixMs: 1_000_000_000_000, DurationMs: 12, Size: 2048, Uploaded: 512, Acked: 4, Subtasks: 4, Path: "/sp/savepoint-4f2a5100000000000000000000000001-17"},
 		{Id: 16, Kind: "checkpoint", Status: "FAILED", Reason: "expired", TriggeredUnixMs: 999_999_999_000, DurationMs: 600_000, Acked: 3, Subtasks: 4},
 	}}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/weirstream/weir/internal/cliresult"
 	"github.com/weirstream/weir/pkg/pb"
@@ -28,6 +30,7 @@ func (c *cli) planRestore(ctx context.Context, jobManager *transport.JobManager,
 		plan.States = append(plan.States, cliresult.RestoredState{
 			Operator: s.GetOperator(), State: s.GetState(), Kind: s.GetKind(), Match: s.GetMatch(),
 			OldParallelism: s.GetOldParallelism(), NewParallelism: s.GetNewParallelism(),
+			Changes: s.GetChanges(),
 		})
 		dropped = dropped || s.GetMatch() == snapshot.Dropped.String()
 	}
@@ -55,9 +58,17 @@ func printPlan(w io.Writer, plan cliresult.RestorePlan) error {
 		return fmt.Errorf("print what is restored: %w", err)
 	}
 	rows := make([][]string, len(plan.States))
+	columns := []string{"OPERATOR", "STATE", "KIND", "RESTORE", "OLD PARALLELISM", "NEW PARALLELISM"}
+	changed := slices.ContainsFunc(plan.States, func(s cliresult.RestoredState) bool { return len(s.Changes) > 0 })
+	if changed {
+		columns = append(columns, "CHANGES")
+	}
 	for i, s := range plan.States {
 		rows[i] = []string{s.Operator, showText(s.State), showText(s.Kind), s.Match,
 			showNumber(uint64(s.OldParallelism)), showNumber(uint64(s.NewParallelism))}
+		if changed {
+			rows[i] = append(rows[i], showText(strings.Join(s.Changes, "; ")))
+		}
 	}
-	return tableTo(w, []string{"OPERATOR", "STATE", "KIND", "RESTORE", "OLD PARALLELISM", "NEW PARALLELISM"}, rows)
+	return tableTo(w, columns, rows)
 }

@@ -271,6 +271,13 @@ func TestDispose(t *testing.T) {
 	if _, stderr, code = flinkctl(t, "inspect", "--verify", checkpoint); code != codeOK {
 		t.Errorf("the refused checkpoint is damaged: %s", stderr)
 	}
+	stdout, stderr, code := flinkctl(t, "savepoint", "dispose", "--left-behind", checkpoint)
+	if code != codeOK || !strings.Contains(stdout, "disposed: checkpoint 17 of job "+runningJob) {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	if _, err := os.Stat(checkpoint); !os.IsNotExist(err) {
+		t.Errorf("the checkpoint's directory is still there: %v", err)
+	}
 	if _, stderr, code = flinkctl(t, "savepoint", "dispose", dir); code != codeNotFound {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}

@@ -47,7 +47,8 @@ func (c *cli) submitCommand() *cobra.Command {
 			"one starts at the TaskManager's directory, for a local cluster the one it was started in.\n\n" +
 			"Without --detached the command then shows the job's progress until it ends, and exits\n" +
 			"0 when it finished. Ctrl-C ends the command, not the job: cancel does that.\n\n" +
-			"With --from-savepoint the job starts from a savepoint or retained checkpoint. State is\n" +
+			"With --from-savepoint the job starts from a savepoint or retained checkpoint, such as the older\n" +
+			"one that the status of a job names that failed because its newest is corrupt. State is\n" +
 			"matched by the UID of its operator, and before anything starts a table on stderr says\n" +
 			"what matches, what is new and what would be dropped. Dropped state is an error unless\n" +
 			"--allow-non-restored-state is given. --dry-run prints the table and starts nothing.\n\n" +

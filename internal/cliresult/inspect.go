@@ -49,6 +49,9 @@ type InspectedState struct {
 	Codec     string `json:"codec"`
 	Schema    string `json:"schema"`
 	KeySchema string `json:"key_schema"`
+	// Earlier are the codecs and schemas of values that earlier versions of
+	// the program stored and that were carried along.
+	Earlier []StoredSchema `json:"earlier,omitempty"`
 	// Entries and Bytes are of keys and values as they are stored.
 	Entries int64 `json:"entries"`
 	Bytes   int64 `json:"bytes"`
@@ -58,6 +61,13 @@ type InspectedState struct {
 	KeyGroups KeyGroupSpread `json:"key_groups"`
 	// Complete is false when a file could not be read: then all counts are too low.
 	Complete bool `json:"complete"`
+}
+
+// StoredSchema is a schema that values were stored under.
+type StoredSchema struct {
+	ID     uint64 `json:"id"`
+	Codec  string `json:"codec"`
+	Schema string `json:"schema"`
 }
 
 // KeyGroupSpread says how entries spread over key groups.
@@ -127,9 +137,14 @@ type DumpedEntry struct {
 	Subtask  int             `json:"subtask"`
 	KeyGroup int             `json:"key_group"`
 	Key      json.RawMessage `json:"key,omitempty"`
-	KeyHex   string          `json:"key_hex,omitempty"`
-	Value    json.RawMessage `json:"value,omitempty"`
-	ValueHex string          `json:"value_hex,omitempty"`
+	// UserKey is the user's key, of a map.
+	UserKey json.RawMessage `json:"user_key,omitempty"`
+	KeyHex  string          `json:"key_hex,omitempty"`
+	// WrittenMillis, or AgeMillis, is the time of a value with time-to-live.
+	WrittenMillis *int64          `json:"written_ms,omitempty"`
+	AgeMillis     *int64          `json:"age_ms,omitempty"`
+	Value         json.RawMessage `json:"value,omitempty"`
+	ValueHex      string          `json:"value_hex,omitempty"`
 }
 
 // DumpedElement is one line of inspect --dump of a list of operator state.
@@ -138,5 +153,7 @@ type DumpedElement struct {
 	Element int `json:"element"`
 	// Index is the place of the element's split, in lists of sources.
 	Index *int64 `json:"index,omitempty"`
-	Hex   string `json:"hex"`
+	// Value is the element if its schema is known, else Hex its bytes.
+	Value json.RawMessage `json:"value,omitempty"`
+	Hex   string          `json:"hex,omitempty"`
 }

@@ -106,6 +106,7 @@ type Checkpoint struct {
 	Triggered  *time.Time `json:"triggered,omitempty"`
 	DurationMS int64      `json:"duration_ms"`
 	Size       int64      `json:"size"`
+	Uploaded   int64      `json:"uploaded"`
 	Acked      int32      `json:"acked"`
 	Subtasks   int32      `json:"subtasks"`
 	Path       string     `json:"path,omitempty"`

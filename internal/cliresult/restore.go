@@ -20,8 +20,10 @@ type RestoredState struct {
 	State string `json:"state"`
 	// Kind is that of a keyed state, list for operator state, or splits.
 	Kind string `json:"kind"`
-	// Match is matches, new or dropped.
+	// Match is matches, migrated, new, dropped or incompatible.
 	Match string `json:"match"`
+	// Changes of a migrated state in words; of an incompatible one, why.
+	Changes []string `json:"changes,omitempty"`
 	// The parallelism is 0 where there is no such operator.
 	OldParallelism int32 `json:"old_parallelism"`
 	NewParallelism int32 `json:"new_parallelism"`

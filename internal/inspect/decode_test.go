@@ -1,6 +1,8 @@
 package inspect
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math"
@@ -12,7 +14,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirstream/weir/pkg/codec"
+	"github.com/weirstream/weir/pkg/codec/avro"
 	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/snapshot"
+	"github.com/weirstream/weir/pkg/statebackend"
 )
 
 type inner struct {
@@ -263,6 +268,89 @@ func FuzzDecode(f *testing.F) {
 			if out, err := decode(parsed, src); err == nil && !json.Valid(out) {
 				t.Fatalf("%q of %q: %s", schema, src, out)
 			}
+		}
+	})
+}
+
+func TestAvroValuesAreDecodedByTheirSchema(t *testing.T) {
+	c, err := avro.For[record]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := formOf(c.Name(), c.Schema())
+	rapid.Check(t, func(rt *rapid.T) {
+		r := randomRecord(rt)
+		got, rest, err := form(nil, c.Append(nil, &r))
+		if err != nil || len(rest) > 0 {
+			rt.Fatalf("%d bytes left, %v", len(rest), err)
+		}
+		want, err := json.Marshal(r)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if !sameJSON(t, got, want) {
+			rt.Fatalf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+// Every kind of state is shown, also with times, and under earlier schemas.
+func TestEntriesOfEveryKindAreShown(t *testing.T) {
+	c, err := avro.For[map[uint64]inner]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := map[uint64]inner{1 << 63: {A: -1, B: "b"}}
+	content := c.Append(nil, &v)
+	const shown = `[[9223372036854775808,{"A":-1,"B":"b","C":null}]]`
+	ten := binary.LittleEndian.AppendUint64(nil, 10)
+	keys, err := keygroup.NewEncoding[statebackend.MapKey[string, int32]]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := statebackend.MapKey[string, int32]{Key: "k", User: -7}
+	header := func(id uint64, flags byte, parts ...[]byte) []byte {
+		return append(statebackend.AppendValueHeader(nil, id, flags), bytes.Join(parts, nil)...)
+	}
+	for name, test := range map[string]struct {
+		meta       snapshot.StateMeta
+		key, value []byte
+		want       string
+	}{
+		"value":       {snapshot.StateMeta{Kind: "value", KeySchema: "key/1:string"}, []byte("k"), header(0, 0, content), `"key":"k","value":` + shown},
+		"aggregating": {snapshot.StateMeta{Kind: "aggregating", KeySchema: "key/1:string"}, []byte("k"), header(0, statebackend.TimeFlag, ten, content), `"key":"k","written_ms":10,"value":` + shown},
+		"list":        {snapshot.StateMeta{Kind: "list", KeySchema: "key/1:string"}, []byte("k"), header(0, 0, []byte{2}, content, content), `"key":"k","value":[` + shown + `,` + shown + `]`},
+		"aged list": {snapshot.StateMeta{Kind: "list", KeySchema: "key/1:string"}, []byte("k"), header(0, statebackend.AgeFlag, []byte{1}, ten, content),
+			`"key":"k","value":[{"age_ms":10,"value":` + shown + `}]`},
+		"map": {snapshot.StateMeta{Kind: "map", KeySchema: keys.Schema()}, keys.Append(nil, &both), header(0, statebackend.AgeFlag, ten, content),
+			`"key":"k","user_key":-7,"age_ms":10,"value":` + shown},
+		"earlier": {snapshot.StateMeta{Kind: "value", KeySchema: "key/1:string", SchemaID: 4, Earlier: []snapshot.StoredSchema{{ID: 2, Codec: "weir/1", Schema: "int16"}}},
+			[]byte("k"), header(2, 0, []byte{1, 2}), `"key":"k","value":513`},
+		"damaged": {snapshot.StateMeta{Kind: "value", KeySchema: "key/1:string"}, []byte("k"), []byte{0, 0, 9}, `"key":"k","value_hex":"000009"`},
+	} {
+		test.meta.Codec, test.meta.Schema = c.Name(), c.Schema()
+		got, err := json.Marshal(newEntryForm(test.meta).line(test.key, test.value))
+		if want := `{"subtask":0,"key_group":0,` + test.want + `}`; err != nil || string(got) != want {
+			t.Errorf("%s is shown as\n%s, want\n%s (%v)", name, got, want, err)
+		}
+	}
+}
+
+func FuzzAvroValue(f *testing.F) {
+	c, err := avro.For[record]()
+	if err != nil {
+		f.Fatal(err)
+	}
+	r := record{Name: "n", Inners: []inner{{B: "b"}}, Deep: map[string][]string{"d": {"e"}}}
+	f.Add(c.Schema(), c.Append(nil, &r))
+	f.Add(`["null",{"type":"array","items":"int"}]`, []byte{2, 2, 4, 0})
+	f.Fuzz(func(t *testing.T, schema string, src []byte) {
+		form := formOf(avro.Name, schema)
+		if form == nil {
+			return
+		}
+		if out, _, err := form(nil, src); err == nil && !json.Valid(out) {
+			t.Errorf("%x as %s is %s", src, schema, out)
 		}
 	})
 }

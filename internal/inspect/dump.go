@@ -3,6 +3,7 @@ package inspect
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -11,18 +12,16 @@ import (
 	"strings"
 
 	"github.com/weirstream/weir/internal/cliresult"
+	"github.com/weirstream/weir/pkg/codec/avro"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/snapshot"
+	"github.com/weirstream/weir/pkg/state"
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
 // ErrNoState says that the checkpoint has no state of the name that was asked for.
 var ErrNoState = errors.New("no such state")
-
-// plainKinds are the kinds of state of which an entry is a key and a value.
-// Entries of other kinds are shown as bytes.
-var plainKinds = map[string]bool{"value": true, "reducing": true}
 
 // The names under which the derived codec and the key encoding are stored.
 const (
@@ -129,48 +128,142 @@ func (s *Stored) dumpKeyed(ctx context.Context, d *dumper, p piece, name string)
 	})
 }
 
+// valueForm reads a value from the start of src, appends its JSON to dst and
+// returns what is behind it.
+type valueForm func(dst, src []byte) (out, rest []byte, err error)
+
+// formOf is nil for a schema that is not understood: one of another codec's
+// making, or of a newer version. What it describes is shown as bytes.
+func formOf(codec, schema string) valueForm {
+	switch codec {
+	case derivedCodec:
+		if t, err := parseSchema(schema); err == nil {
+			return func(dst, src []byte) ([]byte, []byte, error) {
+				r := valueReader{src: src}
+				out, err := r.value(dst, t)
+				return out, r.src, err
+			}
+		}
+	case avro.Name:
+		if t, err := avro.ParseSchema(schema); err == nil {
+			return func(dst, src []byte) ([]byte, []byte, error) {
+				r := avroReader{src: src}
+				out, err := r.value(dst, t)
+				return out, r.src, err
+			}
+		}
+	}
+	return nil
+}
+
 // entryForm shows the entries of one state.
 type entryForm struct {
-	key, value *schemaType // nil: shown as bytes
+	kind   string
+	key    *schemaType          // nil: shown as bytes
+	values map[uint64]valueForm // by schema ID; nil: shown as bytes
 }
 
 func newEntryForm(meta snapshot.StateMeta) entryForm {
-	var f entryForm
-	if !plainKinds[meta.Kind] {
-		return f
-	}
-	// A schema that is not understood is one of another codec's making, or of
-	// a newer version: what it describes is shown as bytes.
+	f := entryForm{kind: meta.Kind, values: map[uint64]valueForm{meta.SchemaID: formOf(meta.Codec, meta.Schema)}}
 	if schema, ok := strings.CutPrefix(meta.KeySchema, keyEncoding); ok {
 		f.key, _ = parseSchema(schema)
 	}
-	if meta.Codec == derivedCodec {
-		f.value, _ = parseSchema(meta.Schema)
+	for _, e := range meta.Earlier {
+		f.values[e.ID] = formOf(e.Codec, e.Schema)
 	}
 	return f
 }
 
 func (f entryForm) line(key, value []byte) cliresult.DumpedEntry {
 	var line cliresult.DumpedEntry
-	var err error
-	if f.key != nil {
-		line.Key, err = decodeKey(f.key, key)
-	}
-	if f.key == nil || err != nil {
-		line.Key, line.KeyHex = nil, hex.EncodeToString(key)
+	if f.key == nil || !f.splitKey(&line, key) {
+		line.Key, line.UserKey, line.KeyHex = nil, nil, hex.EncodeToString(key)
 	}
 	schemaID, flags, content, err := statebackend.ValueHeader(value)
-	if err != nil {
-		line.ValueHex = hex.EncodeToString(value)
-		return line
-	}
-	if f.value != nil && schemaID == 0 && flags == 0 {
-		line.Value, err = decodeValue(f.value, content)
+	if err == nil {
+		if form := f.values[schemaID]; form != nil {
+			line.Value, err = f.value(&line, form, flags, content)
+		}
 	}
 	if line.Value == nil || err != nil {
-		line.Value, line.ValueHex = nil, hex.EncodeToString(value)
+		line.Value, line.WrittenMillis, line.AgeMillis, line.ValueHex = nil, nil, nil, hex.EncodeToString(value)
 	}
 	return line
+}
+
+// splitKey shows the key, of a map apart from the user's. It says false if it
+// cannot be read.
+func (f entryForm) splitKey(line *cliresult.DumpedEntry, key []byte) bool {
+	var err error
+	if f.kind != string(statebackend.MapKind) || f.key.form != structForm || len(f.key.fields) != 2 {
+		line.Key, err = decodeKey(f.key, key)
+		return err == nil
+	}
+	r := keyReader{src: key}
+	if line.Key, err = r.part(nil, f.key.fields[0].typ); err != nil {
+		return false
+	}
+	line.UserKey, err = r.part(nil, f.key.fields[1].typ)
+	return err == nil && len(r.src) == 0
+}
+
+// value shows a stored value behind its header. The time of a value with
+// time-to-live goes to line; the elements of a list have their own.
+func (f entryForm) value(line *cliresult.DumpedEntry, form valueForm, flags byte, src []byte) ([]byte, error) {
+	if f.kind == string(statebackend.ListKind) {
+		return listValue(form, flags, src)
+	}
+	at, src, err := statebackend.CutTime(src, flags)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case flags&statebackend.TimeFlag != 0:
+		line.WrittenMillis = &at
+	case flags&statebackend.AgeFlag != 0:
+		line.AgeMillis = &at
+	}
+	out, rest, err := form(nil, src)
+	if err == nil && len(rest) > 0 {
+		err = malformed("%d bytes follow the value", len(rest))
+	}
+	return out, err
+}
+
+// listValue shows a list: of values, or of values with their times.
+func listValue(form valueForm, flags byte, src []byte) ([]byte, error) {
+	n, used := binary.Uvarint(src)
+	if used <= 0 {
+		return nil, malformed("a list without length")
+	}
+	src = src[used:]
+	name := map[byte]string{statebackend.TimeFlag: "written_ms", statebackend.AgeFlag: "age_ms"}[flags]
+	dst := []byte{'['}
+	for i := range n {
+		if len(src) == 0 {
+			return nil, malformed("%d elements of %d", i, n)
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		at, rest, err := statebackend.CutTime(src, flags)
+		if err != nil {
+			return nil, err
+		}
+		if name != "" {
+			dst = fmt.Appendf(dst, `{"%s":%d,"value":`, name, at)
+		}
+		if dst, src, err = form(dst, rest); err != nil {
+			return nil, err
+		}
+		if name != "" {
+			dst = append(dst, '}')
+		}
+	}
+	if len(src) > 0 {
+		return nil, malformed("%d bytes follow the list", len(src))
+	}
+	return append(dst, ']'), nil
 }
 
 func (s *Stored) dumpList(ctx context.Context, d *dumper, p piece) error {
@@ -178,8 +271,17 @@ func (s *Stored) dumpList(ctx context.Context, d *dumper, p piece) error {
 	if err != nil {
 		return err
 	}
+	form, err := s.listForm(ctx, p)
+	if err != nil {
+		return err
+	}
 	for i, length := range p.list.Elements {
 		line := cliresult.DumpedElement{Subtask: p.subtask, Element: i, Hex: hex.EncodeToString(content[:length])}
+		if form != nil {
+			if value, rest, err := form(nil, content[:length]); err == nil && len(rest) == 0 {
+				line.Value, line.Hex = value, ""
+			}
+		}
 		if p.list.Redistribution == snapshot.ByIndex {
 			line.Index = &p.list.Indexes[i]
 		}
@@ -189,4 +291,28 @@ func (s *Stored) dumpList(ctx context.Context, d *dumper, p piece) error {
 		}
 	}
 	return nil
+}
+
+// listForm is how the elements of a list that a program registered are read;
+// nil if it is another.
+func (s *Stored) listForm(ctx context.Context, p piece) (valueForm, error) {
+	for _, l := range p.operator.Subtasks[p.subtask].Lists {
+		if l.Name != state.DescriptionsList {
+			continue
+		}
+		content, err := s.store.ReadState(ctx, s.base, l.Handle)
+		if err != nil {
+			return nil, err
+		}
+		for _, length := range l.Elements {
+			d, err := state.DescribeList(content[:length])
+			if err != nil {
+				return nil, err
+			}
+			if content = content[length:]; d.StoredAs == p.list.Name {
+				return formOf(d.Codec, d.Schema), nil
+			}
+		}
+	}
+	return nil, nil
 }

@@ -223,6 +223,9 @@ func (k *keyedCounts) states() []cliresult.InspectedState {
 			Name: c.meta.Name, Kind: c.meta.Kind, Codec: c.meta.Codec, Schema: c.meta.Schema, KeySchema: c.meta.KeySchema,
 			Entries: c.entries, Bytes: c.bytes, SubtaskEntries: c.subtasks, KeyGroups: spread, Complete: c.complete,
 		}
+		for _, e := range c.meta.Earlier {
+			out[i].Earlier = append(out[i].Earlier, cliresult.StoredSchema{ID: e.ID, Codec: e.Codec, Schema: e.Schema})
+		}
 	}
 	return out
 }

@@ -13,6 +13,8 @@ const (
 	keyAddress      = "address"
 	keyAttempt      = "attempt"
 	keyBytes        = "bytes"
+	keyBytesFetched = "bytes_fetched"
+	keyBytesLocal   = "bytes_local"
 	keyChannel      = "channel"
 	keyCheckpoint   = "checkpoint"
 	keyCount        = "count"
@@ -23,6 +25,8 @@ const (
 	keyExitCode     = "exit_code"
 	keyFencingToken = "fencing_token"
 	keyFile         = "file"
+	keyFilesFetched = "files_fetched"
+	keyFilesLocal   = "files_local"
 	keyJob          = "job"
 	keyJobName      = "job_name"
 	keyJobStatus    = "job_status"
@@ -134,3 +138,15 @@ func Count(count int) zap.Field { return zap.Int(keyCount, count) }
 
 // Version is the version of a binary.
 func Version(version string) zap.Field { return zap.String(keyVersion, version) }
+
+// FilesFetched is the number of files that came from storage.
+func FilesFetched(count int) zap.Field { return zap.Int(keyFilesFetched, count) }
+
+// BytesFetched is the size of what came from storage, in bytes.
+func BytesFetched(count int64) zap.Field { return zap.Int64(keyBytesFetched, count) }
+
+// FilesLocal is the number of files that were on this host already.
+func FilesLocal(count int) zap.Field { return zap.Int(keyFilesLocal, count) }
+
+// BytesLocal is the size of what was on this host already, in bytes.
+func BytesLocal(count int64) zap.Field { return zap.Int64(keyBytesLocal, count) }

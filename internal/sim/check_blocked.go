@@ -132,8 +132,13 @@ func (w *watchedAligner) compare() {
 // observeInputs watches the decode loops of a program.
 func (c *cluster) observeInputs(p *operator.Program) {
 	for _, e := range p.Edges {
-		inner := e.NewInput
-		e.NewInput = func(collector any) operator.Input { return &watchedInput{Input: inner(collector), c: c} }
+		plain, stamped := e.NewInput, e.NewStampedInput
+		e.NewInput = func(collector any) operator.Input { return &watchedInput{Input: plain(collector), c: c} }
+		if stamped != nil {
+			e.NewStampedInput = func(collector any, t *operator.Time) operator.Input {
+				return &watchedInput{Input: stamped(collector, t), c: c}
+			}
+		}
 	}
 }
 

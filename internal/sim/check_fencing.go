@@ -51,6 +51,7 @@ func (c *cluster) checkPublication(j *job, was, now checkpointstore.JobRecord) {
 		if c.checks.published[name] == nil {
 			p := c.readBack(j, id, uri)
 			c.checks.published[name] = p
+			c.checks.byURI[uri] = p
 			for _, transaction := range p.stored.Transactions {
 				c.checks.needed[transaction] = id
 				if c.checks.aborted[transaction] {

@@ -18,16 +18,33 @@ func (c *cluster) updateReferenced() {
 	for _, j := range c.jobs {
 		record := c.checks.records[j.id]
 		for _, id := range record.Savepoints {
-			c.refer(c.checks.published[checkpointName{j.id, id}])
+			if p := c.checks.published[checkpointName{j.id, id}]; !c.isClaimed(p) {
+				c.refer(p)
+			}
 		}
 		if record.Status == coordinator.FinishedStatus.String() ||
 			record.Status == coordinator.CanceledStatus.String() && c.options.Retention != coordinator.RetainOnCancellation {
 			continue // checkpoints of a job that has ended are deleted
 		}
 		for _, ref := range record.Retained {
-			c.refer(c.checks.published[checkpointName{j.id, ref.ID}])
+			p := c.checks.byURI[ref.URI]
+			if p.checkpoint.Job == j.id && c.isClaimed(p) {
+				continue
+			}
+			c.refer(p)
 		}
 	}
+}
+
+// isClaimed reports whether a job has made a checkpoint of another its own,
+// which it does with the first that it publishes.
+func (c *cluster) isClaimed(p *published) bool {
+	for _, j := range c.jobs {
+		if j.claim && j.from == p && c.checks.records[j.id].Latest.ID != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *cluster) refer(p *published) {

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
@@ -17,6 +19,11 @@ func (c *cluster) checkCommitted(by *operator.Context, name string, records []si
 	c.result.Transactions++
 	if !c.checks.allowed[name] {
 		c.fail("I1", "transaction %s is committed, no published checkpoint has it", name)
+	}
+	if f := c.checks.fork; f != nil && c.jobOf(by.Job).number() <= c.checks.forkedAt && !c.isInFork(name, records) {
+		c.world.Forget(name)
+		c.checks.forgotten[name] = true
+		return
 	}
 	for _, r := range records {
 		if c.checks.visible[r] {
@@ -46,7 +53,7 @@ func (c *cluster) checkCommitReported(h *host, id ids.CheckpointID) {
 			return
 		}
 	}
-	if newest := c.latest(h.x.job); newest.checkpoint.Job == h.x.job.id && newest.checkpoint.ID == id {
+	if newest := c.latest(h.x.job); c.isLast(h.x.job) && newest.checkpoint.Job == h.x.job.id && newest.checkpoint.ID == id {
 		c.checkWholeOutput(newest)
 	}
 }
@@ -54,32 +61,79 @@ func (c *cluster) checkCommitReported(h *host, id ids.CheckpointID) {
 // checkWholeOutput compares the output with what the source positions of a
 // checkpoint give, all of which is committed and nothing newer.
 func (c *cluster) checkWholeOutput(p *published) {
-	total := 0
-	for key, n := range p.expected {
-		for i := uint64(1); i <= n; i++ {
-			if !c.checks.visible[simjob.Count{Key: key, N: i}] {
-				c.fail("I1", "checkpoint %d is committed, but count %d of key %d is not visible", p.checkpoint.ID, i, key)
-			}
+	for r := range p.output {
+		if !c.checks.visible[r] {
+			c.fail("I1", "checkpoint %d is committed, but %d of key %x is not visible", p.checkpoint.ID, r.N, r.Key)
 		}
-		total += int(n)
 	}
-	if total != len(c.checks.visible) {
-		c.fail("I1", "checkpoint %d has %d records before it, %d are visible", p.checkpoint.ID, total, len(c.checks.visible))
+	if len(p.output) == len(c.checks.visible) {
+		return
 	}
+	for r := range c.checks.visible {
+		if !p.output[r] {
+			c.fail("I1", "checkpoint %d has %d records before it, %d are visible, as is %d of key %x", p.checkpoint.ID, len(p.output), len(c.checks.visible), r.N, r.Key)
+		}
+	}
+}
+
+// fork follows a user who goes back to a savepoint, with the output that there
+// was then.
+func (c *cluster) fork(p *published) {
+	c.checks.fork, c.checks.forkedAt = p, uint64(len(c.jobs))
+	c.checks.forkPending = map[simjob.Count]bool{}
+	for _, name := range p.stored.Transactions {
+		for _, r := range c.world.Records(name) {
+			c.checks.forkPending[r] = true
+		}
+	}
+	for _, name := range c.world.Transactions() {
+		records := c.world.Records(name)
+		if c.isInFork(name, records) {
+			continue
+		}
+		for _, r := range records {
+			delete(c.checks.visible, r)
+		}
+		c.checks.forgotten[name] = true
+		c.world.Forget(name)
+	}
+}
+
+// isInFork reports whether a committed transaction is part of the output at
+// the savepoint that a user went back to. What the savepoint is still to commit
+// the job may have written again after a failure, under another name.
+func (c *cluster) isInFork(name string, records []simjob.Count) bool {
+	p := c.checks.fork
+	return slices.Contains(p.stored.Transactions, name) || p.output[records[0]] && !c.checks.forkPending[records[0]]
 }
 
 // checkOutputAtEnd looks at the world itself, at what it complained of, and at
 // what savepoints need of it (I12).
-func (c *cluster) checkOutputAtEnd(o simjob.Options, complete bool) {
-	if err := o.CheckOutput(c.world.Committed(), complete); err != nil {
-		c.fail("I1", "at the end: %v", err)
+func (c *cluster) checkOutputAtEnd(j *job, complete bool) {
+	out := c.world.Committed()
+	for _, r := range out {
+		if !c.checks.visible[r] {
+			c.fail("I1", "at the end %d of key %x is there, which nobody committed", r.N, r.Key)
+		}
+	}
+	if len(out) != len(c.checks.visible) {
+		c.fail("I1", "at the end %d records are there, %d were committed", len(out), len(c.checks.visible))
+	}
+	if complete {
+		p := c.latest(j)
+		for split, at := range p.stored.Positions {
+			if at != j.options.Records(split) {
+				c.fail("I1", "%s is finished and has read split %d to %d of %d", j.name, split, at, j.options.Records(split))
+			}
+		}
+		c.checkWholeOutput(p)
 	}
 	for _, p := range c.checks.published {
 		if p.checkpoint.Kind != snapshot.Savepoint {
 			continue
 		}
 		for _, name := range p.stored.Transactions {
-			if !c.world.Has(name) {
+			if !c.world.Has(name) && !c.checks.forgotten[name] {
 				c.fail("I12", "transaction %s is lost, savepoint %d needs it", name, p.checkpoint.ID)
 			}
 		}

@@ -27,7 +27,7 @@ func (c *cluster) checkProgress() {
 // checkFinally looks at what is left when everything has settled.
 func (c *cluster) checkFinally() {
 	j := c.jobs[len(c.jobs)-1]
-	c.checkOutputAtEnd(j.options, j.status == coordinator.FinishedStatus)
+	c.checkOutputAtEnd(j, j.status == coordinator.FinishedStatus)
 	for _, tm := range c.taskManagers {
 		if len(tm.executors) > 0 {
 			c.fail("progress", "%s still runs %s", tm.id, tm.executors[0].name)

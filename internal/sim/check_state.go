@@ -3,7 +3,9 @@ package sim
 import (
 	"context"
 	"maps"
+	"math"
 
+	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/ids"
@@ -31,9 +33,12 @@ func (c *cluster) readBack(j *job, id ids.CheckpointID, uri string) *published {
 	if err != nil {
 		c.fail("I2", "%s: checkpoint %d: %v", j.name, id, err)
 	}
-	p := &published{uri: uri, base: base, checkpoint: checkpoint, stored: stored, expected: j.options.Expected(stored.Position)}
-	if !maps.Equal(stored.Counts, p.expected) {
-		c.fail("I2", "%s: checkpoint %d has counts %v, its positions %v give %v", j.name, id, stored.Counts, stored.Positions, p.expected)
+	p := &published{uri: uri, base: base, checkpoint: checkpoint, stored: stored}
+	if apart := stored.Lines.Apart(j.options.ExpectedLines(stored), simjob.IsByChance); len(apart) > 0 {
+		c.fail("I2", "%s: checkpoint %d does not have what its positions %v give: %v", j.name, id, stored.Positions, apart)
+	}
+	if p.output, err = j.options.ExpectedOutput(stored); err != nil {
+		c.fail("I12", "%s: checkpoint %d with positions %v: %v", j.name, id, stored.Positions, err)
 	}
 	c.trace.add("%s %d of %s is published: positions %v", checkpoint.Kind, id, j.name, stored.Positions)
 	return p
@@ -49,8 +54,9 @@ func (c *cluster) checkRestorePoint(j *job, plan *coordinator.Deployment) {
 	c.result.Attempts++
 	if id := plan.RestoredCheckpoint; id != 0 {
 		c.result.Restores++
-		for from := j; from != nil && a.restored == nil; from = from.previous {
-			a.restored = c.checks.published[checkpointName{from.id, id}]
+		a.restored = c.checks.published[checkpointName{j.id, id}]
+		if a.restored == nil && j.from != nil && j.from.checkpoint.ID == id {
+			a.restored = j.from
 		}
 		if a.restored == nil {
 			c.fail("I2", "%s: attempt %s is restored from checkpoint %d, which nobody published", j.name, plan.Attempt, id)
@@ -64,26 +70,61 @@ func (c *cluster) checkRestorePoint(j *job, plan *coordinator.Deployment) {
 	}
 }
 
-// checkRestored sees the keyed state of a counter right after its restore.
-func (c *cluster) checkRestored(by *operator.Context, counts map[uint64]uint64) {
+// checkRestored sees the state of an operator right after its restore: all
+// subtasks together have what the checkpoint has, each line once, and every one
+// has the whole of what is united or broadcast (I7).
+func (c *cluster) checkRestored(by *operator.Context, live *simjob.Stored) {
 	j := c.jobOf(by.Job)
 	a := c.attempt(j, by.Attempt)
-	for key, n := range counts {
-		if _, twice := a.counts[key]; twice {
-			c.fail("I7", "%s: key %d is restored twice in attempt %s", j.name, key, by.Attempt)
+	want := simjob.Lines{}
+	groups := map[uint32]uint64{}
+	watermark := int64(math.MinInt64)
+	if a.restored != nil {
+		want, groups = a.restored.stored.Lines, a.restored.stored.Groups
+		if by.Operator == simjob.Counts && len(a.restored.stored.Watermarks) > 0 {
+			var err error
+			if watermark, err = operator.LowestTime(a.restored.stored.Watermarks, by.KeyGroups); err != nil {
+				c.fail("I2", "%s: attempt %s: watermarks: %v", j.name, by.Attempt, err)
+			}
 		}
-		a.counts[key] = n
 	}
-	a.countersReady++
-	if a.countersReady < by.Parallelism {
+	if by.Operator == simjob.Counts && !maps.Equal(live.Groups, groups) {
+		c.fail("I7", "%s: subtask %d of attempt %s restored the union list %v, want %v", j.name, by.Index, by.Attempt, live.Groups, groups)
+	}
+	if by.Watermark != watermark {
+		c.fail("I11", "%s: subtask %d of attempt %s restored watermark %d, want %d", j.name, by.Index, by.Attempt, by.Watermark, watermark)
+	}
+	all := a.live[by.Operator]
+	if all == nil {
+		all = &liveCheck{lines: simjob.Lines{}}
+		a.live[by.Operator] = all
+	}
+	for name, v := range live.Lines {
+		is, had := all.lines[name]
+		switch {
+		case had && !simjob.IsEverywhere(name):
+			c.fail("I7", "%s: %s is restored twice in attempt %s", j.name, name, by.Attempt)
+		case had && is != v:
+			c.fail("I7", "%s: %s is %s in one subtask of attempt %s and %s in another", j.name, name, is, by.Attempt, v)
+		}
+		all.lines[name] = v
+	}
+	for name, v := range want {
+		if simjob.IsEverywhere(name) && simjob.IsOf(name, by.Operator) && live.Lines[name] != v {
+			c.fail("I7", "%s: %s is %q in subtask %d of attempt %s, want %s", j.name, name, live.Lines[name], by.Index, by.Attempt, v)
+		}
+	}
+	all.parts = append(all.parts, live.Parts...)
+	all.ready++
+	if all.ready < by.Parallelism {
 		return
 	}
-	var want map[uint64]uint64
-	if a.restored != nil {
-		want = a.restored.expected
+	whole := simjob.Stored{Lines: all.lines, Parts: all.parts, Groups: live.Groups}
+	if j.options.Stateful && by.Operator == simjob.Counts && a.restored != nil {
+		whole.Finish()
 	}
-	if !maps.Equal(a.counts, want) {
-		c.fail("I2", "%s: attempt %s restored counts %v, want %v", j.name, by.Attempt, a.counts, want)
+	if apart := whole.Lines.Apart(want, func(name string) bool { return !simjob.IsOf(name, by.Operator) }); len(apart) > 0 {
+		c.fail("I2", "%s: attempt %s restored something else: %v", j.name, by.Attempt, apart)
 	}
 }
 
@@ -111,7 +152,7 @@ func (c *cluster) checkRunning(h *host) {
 	j := h.x.job
 	a := c.attempt(j, h.x.id.Attempt)
 	a.ready[h.id] = true
-	if len(a.ready) == j.graph.SubtaskCount() && a.restored != nil && a.restored == c.latest(j) {
+	if len(a.ready) == j.graph.SubtaskCount() && c.isLast(j) && a.restored != nil && a.restored == c.latest(j) {
 		c.checkWholeOutput(a.restored)
 	}
 }
@@ -123,3 +164,6 @@ func locationOf(j *job, t triggered) checkpointstore.Location {
 	}
 	return checkpointstore.CheckpointLocation(checkpointDir, j.id, t.barrier.Checkpoint)
 }
+
+// isLast reports whether no job has followed this one.
+func (c *cluster) isLast(j *job) bool { return c.jobs[len(c.jobs)-1] == j }

@@ -16,6 +16,18 @@ type checks struct {
 	records map[ids.JobID]checkpointstore.JobRecord
 	// published are the checkpoints and savepoints that a record has named.
 	published map[checkpointName]*published
+	byURI     map[string]*published
+	// fork is the savepoint that a user went back to, forkedAt how many jobs
+	// there were then. What they commit behind it is not in the output that the
+	// later ones write.
+	fork     *published
+	forkedAt uint64
+	// forkPending are the records that the savepoint is still to commit.
+	forkPending map[simjob.Count]bool
+	// forgotten are transactions that were visible when a user went back.
+	forgotten map[string]bool
+	// frozen are the clocks of snapshots.
+	frozen map[checkpointName]*frozenClocks
 	// allowed are the transactions that a published checkpoint has; only they
 	// may become visible.
 	allowed map[string]bool
@@ -40,7 +52,9 @@ type checks struct {
 
 func newChecks() checks {
 	return checks{
-		records: map[ids.JobID]checkpointstore.JobRecord{}, published: map[checkpointName]*published{},
+		records: map[ids.JobID]checkpointstore.JobRecord{}, published: map[checkpointName]*published{}, byURI: map[string]*published{},
+		forgotten: map[string]bool{}, frozen: map[checkpointName]*frozenClocks{},
+
 		allowed: map[string]bool{}, needed: map[string]ids.CheckpointID{}, aborted: map[string]bool{},
 		visible: map[simjob.Count]bool{}, attempts: map[attemptName]*attemptCheck{},
 		triggered: map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
@@ -65,9 +79,9 @@ type published struct {
 	uri        string
 	base       string
 	checkpoint *snapshot.CompletedCheckpoint
-	stored     simjob.Stored
-	// expected are the counts that its source positions give.
-	expected map[uint64]uint64
+	stored     *simjob.Stored
+	// output is all output in front of it.
+	output map[simjob.Count]bool
 }
 
 type triggered struct {
@@ -80,13 +94,12 @@ type attemptCheck struct {
 	job *job
 	// restored is what it was restored from; nil for nothing.
 	restored *published
-	// counts is the keyed state of the counters that have restored.
-	counts        map[uint64]uint64
-	countersReady int
-	ready         map[ids.SubtaskID]bool
-	opened        map[int]bool
-	committed     map[ids.SubtaskID]ids.CheckpointID
-	deployed      map[ids.SubtaskID]*host
+	// live is what operators have restored, by UID.
+	live      map[ids.OperatorUID]*liveCheck
+	ready     map[ids.SubtaskID]bool
+	opened    map[int]bool
+	committed map[ids.SubtaskID]ids.CheckpointID
+	deployed  map[ids.SubtaskID]*host
 }
 
 // attempt finds or makes the entry of an attempt.
@@ -95,7 +108,7 @@ func (c *cluster) attempt(j *job, id ids.AttemptID) *attemptCheck {
 	a := c.checks.attempts[name]
 	if a == nil {
 		a = &attemptCheck{
-			job: j, counts: map[uint64]uint64{}, ready: map[ids.SubtaskID]bool{}, opened: map[int]bool{},
+			job: j, live: map[ids.OperatorUID]*liveCheck{}, ready: map[ids.SubtaskID]bool{}, opened: map[int]bool{},
 			committed: map[ids.SubtaskID]ids.CheckpointID{}, deployed: map[ids.SubtaskID]*host{},
 		}
 		c.checks.attempts[name] = a
@@ -103,14 +116,18 @@ func (c *cluster) attempt(j *job, id ids.AttemptID) *attemptCheck {
 	return a
 }
 
-// latest is the newest checkpoint that commits: what the job's record, or the
-// one before it, restores from.
+// liveCheck is what the subtasks of an operator have restored, together.
+type liveCheck struct {
+	lines simjob.Lines
+	parts []uint64
+	ready int
+}
+
+// latest is the newest checkpoint that commits: what the job's record, or its
+// submission, restores from.
 func (c *cluster) latest(j *job) *published {
 	if id := c.checks.records[j.id].Latest.ID; id != 0 {
 		return c.checks.published[checkpointName{j.id, id}]
 	}
-	if j.previous != nil {
-		return c.latest(j.previous)
-	}
-	return nil
+	return j.from
 }

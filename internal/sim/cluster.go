@@ -38,6 +38,9 @@ type cluster struct {
 	// stepped is the subtask whose step is under way.
 	stepped *host
 
+	// clocks is by how much the clock of each host is off.
+	clocks []time.Duration
+
 	checks checks
 }
 
@@ -65,11 +68,19 @@ type Result struct {
 	Events                        int
 	Elapsed                       time.Duration // virtual
 	Attempts, Restores, Completed int
-	Savepoints, Stops, Cancels    int
-	Leftovers, Fenced             int
-	Faults                        [faultKinds]int
-	Transactions                  int
-	TransactionsAborted           int
+	Savepoints, Cancels           int
+	// Rescales counts jobs that went on elsewhere, by how they were ended;
+	// Claims those that claimed what they started from, Refused submissions
+	// with another max parallelism.
+	Rescales        [rescaleKinds]int
+	Claims, Refused int
+	// EventTimers and ProcessingTimers that fired, values that had Expired or
+	// were Alive when they were read, and times that sources were Idle.
+	EventTimers, ProcessingTimers, Expired, Alive, Idle int
+	Leftovers, Fenced                                   int
+	Faults                                              [faultKinds]int
+	Transactions                                        int
+	TransactionsAborted                                 int
 }
 
 // Config is how a seed is run.
@@ -100,7 +111,14 @@ func Run(config Config) Result {
 	c.checks = newChecks()
 	c.world.Observer = &simjob.Observer{
 		Record: c.interrupt, Fails: c.userCodeFails, Opened: c.checkOpened, Restored: c.checkRestored, Committed: c.checkCommitted,
-		Aborted: c.checkAborted,
+		Aborted: c.checkAborted, Frozen: c.noteFrozen, Expires: c.checkExpires, Fired: c.noteFired,
+		Broken: func(rule, message string) { c.fail(rule, "%s: %s", c.stepped.name, message) },
+	}
+	if c.plant == DropsTimers {
+		c.world.DropsTimers = func() bool { return c.chance(10 * plantOdds) }
+	}
+	if c.plant == TTLGoesBack {
+		c.world.BadTTL = func() int64 { return c.stepped.hostNow().UnixMilli() }
 	}
 	if c.plant == ForgetsCommits {
 		c.world.Forgets = func() bool { return c.chance(plantOdds) }
@@ -140,9 +158,10 @@ func (c *cluster) fail(rule, format string, args ...any) {
 func (c *cluster) run() {
 	for host := range c.options.TaskManagers {
 		c.taskManagers = append(c.taskManagers, nil)
+		c.clocks = append(c.clocks, c.between(-500*time.Millisecond, 500*time.Millisecond))
 		c.startTaskManager(host, 0)
 	}
-	c.submit(c.options.Job, "")
+	c.submit(submission{options: c.options.Job})
 	c.startJobManager()
 	c.users.begin()
 	c.scheduleFault()
@@ -174,15 +193,17 @@ func (c *cluster) isDone() bool { return c.jobs[len(c.jobs)-1].ended }
 
 // job is one job as it was submitted.
 type job struct {
-	id          ids.JobID
-	name        string
-	options     simjob.Options
-	restoreFrom string
-	// previous is the job whose savepoint it starts from.
-	previous *job
+	id   ids.JobID
+	name string
+	submission
 	jobCode
 	ended  bool
 	status coordinator.JobStatus
+	// plan is the rescale that users have begun, resumes says that it is
+	// cancelled to go on, from the savepoint unless that is empty.
+	plan      *Rescale
+	resumes   bool
+	savepoint string
 }
 
 func (c *cluster) jobOf(id ids.JobID) *job {
@@ -205,7 +226,7 @@ func (c *cluster) executorOf(id ids.ExecutorID) *executor {
 func (c *cluster) coordinatorConfig(j *job) coordinator.Config {
 	o := c.options
 	return coordinator.Config{
-		Job: j.id, JobName: j.name, RestoreFrom: j.restoreFrom,
+		Job: j.id, JobName: j.name, RestoreFrom: j.restoreFrom(), ClaimRestored: j.claim,
 		Checkpointing: coordinator.CheckpointConfig{
 			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: o.MaxConcurrent,
 			TolerableFailures: o.TolerableFailures, Retained: o.Retained, Retention: o.Retention,

@@ -48,13 +48,14 @@ func (c *cluster) startExecutor(tm *taskManager, id ids.ExecutorID, jm *jobManag
 func (x *executor) deploy(e coordinator.DeployTasks) {
 	for _, d := range e.Tasks {
 		h := &host{x: x, id: d.Subtask, aborted: map[ids.CheckpointID]bool{}, name: fmt.Sprintf("%s@%s", d.Subtask, x.id.Attempt)}
+		d = x.c.plantedDeployment(d)
 		s, err := subtask.New(subtask.Config{
 			Job: x.job.id, Attempt: x.id.Attempt, Program: x.job.program, Graph: &x.job.graph, Deployment: d,
 			RestoredCheckpoint: e.Plan.RestoredCheckpoint, RestoreBase: e.Plan.RestoreBase,
 			Savepoints: e.Plan.Savepoints, Suspended: e.Plan.Suspended,
 			Store: x.c.storage.checkpoints, CheckpointDir: checkpointDir,
 			InlineBytesMax: x.c.options.InlineBytesMax, CreditBytes: x.c.options.CreditBytes,
-			Backend: memory.New(), Now: x.c.wall, Output: io.Discard, NewBuffer: x.c.newBuffer, Aligner: h.newAligner,
+			Backend: memory.New(), Now: h.readClock, Output: io.Discard, NewBuffer: x.c.newBuffer, Aligner: h.newAligner,
 		}, h)
 		if err != nil {
 			x.c.fail("deploy", "subtask %s cannot be made: %v", d.Subtask, err)

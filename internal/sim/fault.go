@@ -51,6 +51,8 @@ const (
 	CommitError
 	// StuckTask lets an executor ignore a cancel: it has to be killed.
 	StuckTask
+	// ClockJump sets the clock of a host back or forth.
+	ClockJump
 
 	faultKinds
 )
@@ -100,6 +102,8 @@ func (k FaultKind) String() string {
 		return "commit-error"
 	case StuckTask:
 		return "stuck-task"
+	case ClockJump:
+		return "clock-jump"
 	case faultKinds:
 	}
 	return fmt.Sprintf("FaultKind(%d)", int(k))
@@ -109,7 +113,7 @@ func (k FaultKind) String() string {
 // of the store, of sources and of sinks.
 var isInjected = [faultKinds]bool{
 	TaskManagerCrash: true, HostPause: true, ExecutorCrash: true, JobManagerCrash: true, JobManagerPause: true, JobManagerStall: true,
-	Takeover: true, SessionBreak: true, ExecutorSessionBreak: true, LinkBreak: true, LinkStall: true, StoreOutage: true,
+	Takeover: true, SessionBreak: true, ExecutorSessionBreak: true, LinkBreak: true, LinkStall: true, StoreOutage: true, ClockJump: true,
 }
 
 // oddsMax are the largest odds per call. A checkpoint makes some twenty calls,

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -37,6 +38,14 @@ type host struct {
 	// aborted are the checkpoints that it was told are given up. A barrier of
 	// one may still wait for credit behind records, and goes out later.
 	aborted map[ids.CheckpointID]bool
+
+	// clock is the latest that its states with time-to-live have been told.
+	clock int64
+	// told is the latest that it was told by Advance, alarm when it is woken to
+	// be told again.
+	told  int64
+	alarm time.Duration
+	idling
 }
 
 var _ subtask.Host = (*host)(nil)
@@ -64,8 +73,12 @@ func (h *host) step() {
 	c := h.x.c
 	c.stepped = h
 	h.s.Pace().MailRead()
+	h.told = max(h.told, h.hostNow().UnixMilli())
+	h.s.Advance(h.told)
 	progress := h.s.Step(1 + c.random.IntN(c.options.StepBudget))
 	c.stepped = nil
+	h.noteProgress(progress)
+	h.setAlarm()
 	switch progress {
 	case subtask.More:
 		h.wake()
@@ -73,10 +86,38 @@ func (h *host) step() {
 	}
 }
 
+// hostNow is what the clock of the host shows.
+func (h *host) hostNow() time.Time { return h.x.c.wall().Add(h.x.c.clocks[h.x.tm.host]) }
+
+// readClock is the clock of states with time-to-live.
+func (h *host) readClock() time.Time {
+	now := h.hostNow()
+	h.clock = max(h.clock, now.UnixMilli())
+	return now
+}
+
+// setAlarm lets the subtask step when time alone gives it something to do.
+func (h *host) setAlarm() {
+	at, ok := h.s.NextAdvance()
+	if !ok || h.ended {
+		return
+	}
+	c := h.x.c
+	when := c.now + max(0, time.UnixMilli(at).Sub(h.hostNow()))
+	if h.alarm > c.now && h.alarm <= when {
+		return
+	}
+	h.alarm = when
+	h.x.after(when-c.now, "alarm", h.wake)
+}
+
 // interrupt leaves mail between two records, so that the rest of the frame
 // waits for the next step.
 func (c *cluster) interrupt() {
 	c.checkStopped()
+	if c.stepped != nil {
+		c.stepped.took = true
+	}
 	if c.stepped != nil && c.chance(c.options.InterruptOdds) {
 		c.stepped.s.Pace().MailWaits()
 	}
@@ -107,7 +148,11 @@ func (h *host) Go(w subtask.Work) {
 		}
 	}
 	if w.Lane == subtask.FetchLane {
-		h.x.after(c.between(0, c.options.FetchMax), "fetch", func() { h.x.callStore("fetch", run) })
+		wait := c.options.FetchMax
+		if c.healed {
+			wait /= 4 // what is left is to be read in time, by however few sources
+		}
+		h.x.after(c.between(0, wait), "fetch", func() { h.x.callStore("fetch", run) })
 		return
 	}
 	h.x.io(w.Name, run)
@@ -127,7 +172,11 @@ func (h *host) endIfQuiet() {
 		return
 	}
 	h.closed = true
-	if err := h.s.Close(); err != nil {
+	switch err := h.s.Close(); {
+	case err == nil:
+	case errors.Is(err, errUserCode): // an abort that failed: what it was about stays prepared
+		h.x.c.trace.add("%s: %v", h.name, err)
+	default:
 		h.x.c.fail("close", "%s: %v", h.name, err)
 	}
 	if h.last != nil {
@@ -172,6 +221,10 @@ func (h *host) Report(r subtask.Report) {
 		h.x.report("committed", coordinator.CommitAcked{Attempt: attempt, Checkpoint: r.Checkpoint, Subtask: h.id})
 	case subtask.SplitsReport:
 		h.x.report("splits", coordinator.SplitsDiscovered{Attempt: attempt, Operator: r.Operator, Splits: slices.Clone(r.Splits), Complete: r.Complete})
+	case subtask.RestoredReport:
+		c.trace.add("%s has read %d files of %d, %d of them locally", h.name, r.FilesFetched+r.FilesLocal, r.Checkpoint, r.FilesLocal)
+	case subtask.LocalCopyReport:
+		c.trace.add("%s has no local copies of %d: %v", h.name, r.Checkpoint, r.Err)
 	}
 }
 

@@ -111,6 +111,9 @@ func (c *cluster) inject(kind FaultKind) bool {
 		l.stalledUntil = c.now + c.between(100*time.Millisecond, 3*time.Second)
 	case StoreOutage:
 		c.storage.outageUntil = c.now + c.between(50*time.Millisecond, 1500*time.Millisecond)
+	case ClockJump:
+		host := c.random.IntN(len(c.clocks))
+		c.clocks[host] += c.between(-3*time.Second, time.Second)
 	case CrashInWrite, StoreBefore, StoreAfter, StoreLate, StoreSlow, SourceError, PersistError, CommitError, StuckTask, faultKinds:
 		return false
 	}

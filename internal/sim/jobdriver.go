@@ -178,12 +178,17 @@ func (d *jobDriver) load(e coordinator.LoadCheckpoint) {
 		checkpoint, base, err := c.storage.checkpoints.LoadMetadata(context.Background(), e.Ref.URI)
 		var event coordinator.Event = coordinator.CheckpointLoaded{Token: e.Token, Ref: e.Ref, Base: base, Checkpoint: checkpoint}
 		if err != nil {
-			permanent := errors.Is(err, objectstore.ErrNotExist) || errors.Is(err, checkpointstore.ErrCorrupt)
-			if permanent && e.Token == c.checks.records[d.job.id].Token {
+			kind := coordinator.LostProcess
+			if checkpointstore.IsBroken(err) {
+				kind = coordinator.CorruptCheckpoint
+			}
+			if kind == coordinator.CorruptCheckpoint && e.Token == c.checks.records[d.job.id].Token {
 				c.fail("I4", "the restore point is gone: %v", err)
 			}
-			permanent = permanent || c.plant == ErrorIsAbsence
-			event = coordinator.CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: err.Error(), Permanent: permanent}
+			if c.plant == ErrorIsAbsence {
+				kind = coordinator.CorruptCheckpoint
+			}
+			event = coordinator.CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: err.Error(), Kind: kind}
 		}
 		return func() { d.step(event) }
 	})

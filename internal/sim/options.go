@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,8 +16,9 @@ import (
 // that each seed leaves out some faults and overdoes others.
 type Options struct {
 	Job simjob.Options
-	// Next are the parallelisms of the job that goes on from a savepoint.
-	Next [3]int
+	// Rescales are what users do, one after the other: each ends the job and
+	// starts it again with other parallelisms.
+	Rescales []Rescale
 	// TaskManagers have Slots each.
 	TaskManagers, Slots int
 
@@ -45,12 +47,56 @@ type Options struct {
 	// HeartbeatTimeout is how long a lost connection goes unnoticed at most.
 	HeartbeatTimeout time.Duration
 
-	// Savepoints is how many savepoints are asked for; Stop and Cancel how the
-	// user ends the job in the middle, if at all.
-	Savepoints   int
-	Stop, Cancel bool
-	// StopTries is how often a user asks for the stop before giving up.
-	StopTries int
+	// Savepoints is how many savepoints are asked for; Cancel says that the user
+	// ends the job in the middle for good.
+	Savepoints int
+	Cancel     bool
+}
+
+// Rescale is a job ended by its user and started again from where it stood.
+type Rescale struct {
+	How RescaleKind
+	// At is when, as a share of the time in which anything may fail.
+	At float64
+	// Tries is how often the user asks before giving up.
+	Tries int
+	// Sources, Counts, Ruled and Sinks are the new parallelisms.
+	Sources, Counts, Ruled, Sinks int
+	// Claim makes what the job starts from its own.
+	Claim bool
+	// WrongMax: the job is first submitted with another max parallelism, which
+	// is refused.
+	WrongMax bool
+}
+
+// RescaleKind is how a job is ended that is to go on.
+type RescaleKind int
+
+// The kinds.
+const (
+	// StopWithSavepoint stops the job with a savepoint.
+	StopWithSavepoint RescaleKind = iota
+	// CancelAndResume cancels it and goes on from the retained checkpoint.
+	CancelAndResume
+	// SavepointAndCancel takes a savepoint, cancels some time later and goes
+	// back to the savepoint.
+	SavepointAndCancel
+
+	rescaleKinds
+)
+
+// String names the kind.
+func (k RescaleKind) String() string {
+	switch k {
+	case StopWithSavepoint:
+		return "stop"
+	case CancelAndResume:
+		return "cancel"
+	case SavepointAndCancel:
+		return "savepoint"
+	case rescaleKinds:
+	}
+	return fmt.Sprintf("RescaleKind(%d)", int(k))
 }
 
 // optionsStream separates the draws of the options from those of the run, so
@@ -69,7 +115,6 @@ func Draw(seed uint64) Options {
 			SourceParallelism: between(1, 4), CountParallelism: between(1, 4), SinkParallelism: between(1, 4),
 			MaxParallelism: between(4, 32),
 		},
-		Next:         [3]int{between(1, 4), between(1, 4), between(1, 4)},
 		TaskManagers: between(1, 4), Slots: between(1, 3),
 		CreditBytes: int64(between(1, 120)), InlineBytesMax: []int{0, 0, 64, 4096}[r.IntN(4)],
 		StepBudget: between(1, 8), InterruptOdds: []float64{0, 0.02, 0.3}[r.IntN(3)],
@@ -79,6 +124,16 @@ func Draw(seed uint64) Options {
 		Retention: coordinator.Retention(between(1, 3)),
 		Safety:    millis(8_000, 24_000), FaultMean: millis(700, 3_000), HeartbeatTimeout: millis(300, 1500),
 		Savepoints: between(0, 2),
+	}
+	need := max(o.Job.SourceParallelism, o.Job.CountParallelism, o.Job.SinkParallelism)
+	if r.IntN(2) == 0 {
+		j := &o.Job
+		j.Stateful = true
+		j.RecordsPerSplit = uint64(between(20, 160))
+		j.RuleSplits, j.RulesPerSplit, j.RuledParallelism = between(1, 2), uint64(between(5, 30)), between(1, 4)
+		j.Idleness = []time.Duration{0, 0, millis(100, 900)}[r.IntN(3)]
+		j.TTL, j.OnRead = millis(100, 3000), r.IntN(2) == 0
+		need = max(need, j.RuledParallelism)
 	}
 	if r.IntN(20) == 0 {
 		o.Job.RecordsPerSplit = uint64(between(0, 3))
@@ -93,7 +148,22 @@ func Draw(seed uint64) Options {
 	if r.IntN(3) == 0 {
 		o.MinPause = millis(1, 300)
 	}
-	for need := max(o.Job.SourceParallelism, o.Job.CountParallelism, o.Job.SinkParallelism, slices.Max(o.Next[:])); o.TaskManagers*o.Slots < need; {
+	if r.IntN(3) > 0 {
+		for range between(1, 3) {
+			x := Rescale{
+				How: RescaleKind(r.IntN(int(rescaleKinds))), At: r.Float64(), Tries: []int{1, 100}[r.IntN(2)],
+				Sources: between(1, 4), Counts: between(1, 4), Ruled: between(1, 4), Sinks: between(1, 4),
+				Claim: r.IntN(2) == 0, WrongMax: r.IntN(4) == 0,
+			}
+			if x.How == CancelAndResume {
+				o.Retention = coordinator.RetainOnCancellation
+			}
+			need = max(need, x.Sources, x.Counts, x.Ruled, x.Sinks)
+			o.Rescales = append(o.Rescales, x)
+		}
+		slices.SortFunc(o.Rescales, func(a, b Rescale) int { return cmp.Compare(a.At, b.At) })
+	}
+	for o.TaskManagers*o.Slots < need {
 		o.TaskManagers++
 	}
 	for kind := range faultKinds {
@@ -107,12 +177,7 @@ func Draw(seed uint64) Options {
 			o.Weights[kind] = between(1, 5)
 		}
 	}
-	switch r.IntN(6) {
-	case 0, 1:
-		o.Stop, o.StopTries = true, []int{1, 100}[r.IntN(2)]
-	case 2:
-		o.Cancel = true
-	}
+	o.Cancel = r.IntN(6) == 0
 	return o
 }
 
@@ -120,14 +185,22 @@ func Draw(seed uint64) Options {
 func (o Options) String() string {
 	var b strings.Builder
 	j := o.Job
-	fmt.Fprintf(&b, "job: %d splits of %d records, %d keys, batches of %d; parallelism %d, %d, %d of %d, then %v\n",
-		j.Splits, j.RecordsPerSplit, j.Keys, j.BatchMax, j.SourceParallelism, j.CountParallelism, j.SinkParallelism, j.MaxParallelism, o.Next)
+	fmt.Fprintf(&b, "job: %d splits of %d records, %d keys, batches of %d; parallelism %d, %d, %d of %d\n",
+		j.Splits, j.RecordsPerSplit, j.Keys, j.BatchMax, j.SourceParallelism, j.CountParallelism, j.SinkParallelism, j.MaxParallelism)
+	if j.Stateful {
+		fmt.Fprintf(&b, "stateful: %d splits of %d rules for parallelism %d; idleness %s, time-to-live %s, on read %t\n",
+			j.RuleSplits, j.RulesPerSplit, j.RuledParallelism, j.Idleness, j.TTL, j.OnRead)
+	}
+	for _, x := range o.Rescales {
+		fmt.Fprintf(&b, "rescale at %.2f by %s (%d tries) to %d, %d, %d, %d, claim %t, wrong max parallelism first %t\n",
+			x.At, x.How, x.Tries, x.Sources, x.Counts, x.Ruled, x.Sinks, x.Claim, x.WrongMax)
+	}
 	fmt.Fprintf(&b, "cluster: %d TaskManagers with %d slots; credit %d, inline %d, step budget %d, interrupts %g, heartbeat timeout %s\n",
 		o.TaskManagers, o.Slots, o.CreditBytes, o.InlineBytesMax, o.StepBudget, o.InterruptOdds, o.HeartbeatTimeout)
 	fmt.Fprintf(&b, "times: fetch %s, link %s, session %s, store %s\n", o.FetchMax, o.LinkMax, o.SessionMax, o.StoreMax)
 	fmt.Fprintf(&b, "checkpoints: every %s, timeout %s, pause %s, %d at once, retained %d, retention %d, tolerable failures %d\n",
 		o.Interval, o.Timeout, o.MinPause, o.MaxConcurrent, o.Retained, o.Retention, o.TolerableFailures)
-	fmt.Fprintf(&b, "user: %d savepoints, stop %t (%d tries), cancel %t\n", o.Savepoints, o.Stop, o.StopTries, o.Cancel)
+	fmt.Fprintf(&b, "user: %d savepoints, cancel %t\n", o.Savepoints, o.Cancel)
 	fmt.Fprintf(&b, "faults: for %s, every %s:", o.Safety, o.FaultMean)
 	for kind := range faultKinds {
 		switch {

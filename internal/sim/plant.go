@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/coordinator"
@@ -10,6 +11,8 @@ import (
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/runtime/align"
 	"github.com/weirstream/weir/pkg/runtime/subtask"
+	"github.com/weirstream/weir/pkg/snapshot"
+	"github.com/weirstream/weir/pkg/timer"
 )
 
 // Plant is a bug made on purpose, in what the simulator puts around
@@ -48,6 +51,18 @@ const (
 	UnknownIsFailure
 	// AbortsTooMuch: cancelled sinks abort what published checkpoints need, too.
 	AbortsTooMuch
+	// DropsTimers: a snapshot is written without its timers.
+	DropsTimers
+	// WatermarkGoesBack: operators begin at no watermark after a restore.
+	WatermarkGoesBack
+	// BlockedIsIdle: sources that wait for credit count as idle.
+	BlockedIsIdle
+	// TTLGoesBack: a time-to-live goes by a clock that may go back.
+	TTLGoesBack
+	// DealsTwice: an element of a list is dealt out to two subtasks.
+	DealsTwice
+	// LeavesTimers: the timers of some key groups are left behind on a rescale.
+	LeavesTimers
 
 	plants
 )
@@ -83,6 +98,18 @@ func (p Plant) String() string {
 		return "unknown-is-failure"
 	case AbortsTooMuch:
 		return "aborts-too-much"
+	case DropsTimers:
+		return "drops-timers"
+	case WatermarkGoesBack:
+		return "watermark-goes-back"
+	case BlockedIsIdle:
+		return "blocked-is-idle"
+	case TTLGoesBack:
+		return "ttl-goes-back"
+	case DealsTwice:
+		return "deals-twice"
+	case LeavesTimers:
+		return "leaves-timers"
 	case plants:
 	}
 	return fmt.Sprintf("Plant(%d)", int(p))
@@ -95,6 +122,26 @@ func Plants() []Plant {
 		all = append(all, p)
 	}
 	return all
+}
+
+// mayStrike reports whether a run with the options comes where the plant is:
+// seeds that do not are no use to look for it.
+func (p Plant) mayStrike(o Options) bool {
+	switch p {
+	case DropsTimers, WatermarkGoesBack:
+		return o.Job.Stateful
+	case BlockedIsIdle:
+		return o.Job.Idleness > 0
+	case TTLGoesBack:
+		return o.Job.Stateful && o.Weights[ClockJump] > 0
+	case DealsTwice, LeavesTimers:
+		return o.Job.Stateful && len(o.Rescales) > 0
+	case UnknownIsFailure:
+		return o.Odds[StoreAfter] > 0
+	case NoPlant, ForgetsToBlock, NotifiesBeforePublication, AcknowledgesBeforePersisted, ReusesIDs, OldTokenPublishes, LosesFrames,
+		ReordersBarriers, ForgetsToDiscard, DiscardsLatest, ForgetsCommits, ErrorIsAbsence, AbortsTooMuch, plants:
+	}
+	return true
 }
 
 // plantOdds is how often the plants strike that would otherwise leave nothing
@@ -149,6 +196,33 @@ func (c *cluster) planted(d *jobDriver, effect coordinator.Effect) coordinator.E
 		}
 	}
 	return effect
+}
+
+// plantedDeployment makes a coordinator's mistakes in what it gives a subtask
+// to restore.
+func (c *cluster) plantedDeployment(d coordinator.TaskDeployment) coordinator.TaskDeployment {
+	if c.plant != WatermarkGoesBack && c.plant != DealsTwice && c.plant != LeavesTimers {
+		return d
+	}
+	d.Restore = slices.Clone(d.Restore)
+	for i := range d.Restore {
+		st := &d.Restore[i]
+		if c.plant == WatermarkGoesBack {
+			st.Lists = slices.DeleteFunc(slices.Clone(st.Lists), func(l snapshot.OperatorStateHandle) bool { return l.Name == "watermark" })
+		}
+		if c.plant == DealsTwice {
+			st.Lists = slices.Clone(st.Lists)
+			for n := range st.Lists {
+				if l := &st.Lists[n]; l.Redistribution == snapshot.SplitEvenly {
+					l.Selected = nil // all that the file has
+				}
+			}
+		}
+		if n := len(st.Keyed) - 1; c.plant == LeavesTimers && n > 1 && st.Keyed[n].States[0].Kind == timer.Stored {
+			st.Keyed = st.Keyed[:n]
+		}
+	}
+	return d
 }
 
 // overwrite writes a record as if there were no fencing.

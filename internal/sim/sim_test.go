@@ -4,8 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -17,6 +20,13 @@ var (
 	plantFlag = flag.String("sim.plant", "", "plant this bug")
 )
 
+// TestMain lets the heap grow: runs are short and make much garbage, and
+// collecting it took a third of the time.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
+	os.Exit(m.Run())
+}
+
 // TestSim runs seeds, each twice. With -sim.seed it runs that one.
 func TestSim(t *testing.T) {
 	if *seedFlag != 0 {
@@ -24,23 +34,30 @@ func TestSim(t *testing.T) {
 		return
 	}
 	plant := plantNamed(t, *plantFlag)
+	runs := make([]Result, *seedsFlag)
+	var failures atomic.Int32
+	t.Run("seeds", func(t *testing.T) {
+		// Each worker has every so manieth seed: they take about as long.
+		workers := runtime.GOMAXPROCS(0)
+		for worker := range workers {
+			t.Run(fmt.Sprint(worker), func(t *testing.T) {
+				t.Parallel()
+				for n := worker; n < len(runs); n += workers {
+					runs[n] = runTwice(t, *baseFlag+uint64(n), plant)
+					if runs[n].Failure != nil && failures.Add(1) >= failuresMax {
+						t.FailNow()
+					}
+				}
+			})
+		}
+	})
 	var total Result
 	var restores, completed []int
-	failures := 0
-	for seed := *baseFlag; seed < *baseFlag+uint64(*seedsFlag); seed++ {
-		r := Run(Config{Seed: seed, Plant: plant})
-		if r.Failure != nil {
-			t.Error(describe(r))
-			if failures++; failures == failuresMax {
-				t.FailNow()
-			}
-			continue
+	for _, r := range runs {
+		if r.Failure == nil {
+			total.add(r)
+			restores, completed = append(restores, r.Restores), append(completed, r.Completed)
 		}
-		if again := Run(Config{Seed: seed, Plant: plant}); again.Hash != r.Hash {
-			t.Fatalf("seed %d is not deterministic: trace hashes %016x and %016x", seed, r.Hash, again.Hash)
-		}
-		total.add(r)
-		restores, completed = append(restores, r.Restores), append(completed, r.Completed)
 	}
 	slices.Sort(restores)
 	slices.Sort(completed)
@@ -58,11 +75,33 @@ func TestSim(t *testing.T) {
 	if restores[median] < 1 || completed[median] < completedMin {
 		t.Errorf("the median seed has %d restores and %d completed checkpoints, want at least 1 and %d", restores[median], completed[median], completedMin)
 	}
-	for what, n := range map[string]int{"savepoint": total.Savepoints, "stop": total.Stops, "cancel": total.Cancels, "fenced leader": total.Fenced} {
+	for kind := range rescaleKinds {
+		if total.Rescales[kind] == 0 {
+			t.Errorf("no seed had a rescale by %s", kind)
+		}
+	}
+	for what, n := range map[string]int{
+		"savepoint": total.Savepoints, "cancel": total.Cancels, "fenced leader": total.Fenced, "claim": total.Claims,
+		"refused max parallelism": total.Refused, "event-time timer": total.EventTimers, "processing-time timer": total.ProcessingTimers,
+		"value that expired": total.Expired, "value that did not": total.Alive, "idle source": total.Idle,
+	} {
 		if n == 0 {
 			t.Errorf("no seed had a %s", what)
 		}
 	}
+}
+
+// runTwice runs a seed and requires that it can be replayed.
+func runTwice(t *testing.T, seed uint64, plant Plant) Result {
+	r := Run(Config{Seed: seed, Plant: plant})
+	if r.Failure != nil {
+		t.Error(describe(r))
+		return r
+	}
+	if again := Run(Config{Seed: seed, Plant: plant}); again.Hash != r.Hash {
+		t.Fatalf("seed %d is not deterministic: trace hashes %016x and %016x", seed, r.Hash, again.Hash)
+	}
+	return r
 }
 
 // failuresMax is how many failed seeds are printed: the first is often not the
@@ -115,9 +154,15 @@ const plantSeedsMax = 100
 func TestPlantsAreFound(t *testing.T) {
 	for _, plant := range Plants() {
 		t.Run(plant.String(), func(t *testing.T) {
-			for n := range plantSeedsMax {
-				if r := Run(Config{Seed: *baseFlag + uint64(n), Plant: plant}); r.Failure != nil {
-					t.Logf("found after %d seeds: %v", n+1, r.Failure)
+			t.Parallel()
+			tried := 0
+			for seed := *baseFlag; tried < plantSeedsMax; seed++ {
+				if !plant.mayStrike(Draw(seed)) {
+					continue
+				}
+				tried++
+				if r := Run(Config{Seed: seed, Plant: plant}); r.Failure != nil {
+					t.Logf("found after %d seeds: %v", tried, r.Failure)
 					return
 				}
 			}

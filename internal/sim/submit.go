@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/checkpointstore"
@@ -19,19 +21,47 @@ type jobCode struct {
 	graph   graph.ExecutionGraph
 }
 
+// submission is a job as its user submits it.
+type submission struct {
+	options simjob.Options
+	// from is the savepoint or checkpoint that it starts from, nil for none;
+	// claim makes that the job's own.
+	from  *published
+	claim bool
+	// instead is what the user submits when this one is refused, as it must be.
+	instead *submission
+}
+
+func (s *submission) restoreFrom() string {
+	if s.from == nil {
+		return ""
+	}
+	return s.from.uri
+}
+
+// isRefused reports whether the job cannot be restored.
+func (s *submission) isRefused() bool { return s.instead != nil }
+
+// number counts the jobs from 1.
+func (j *job) number() uint64 {
+	n, err := strconv.ParseUint(string(j.id[:6]), 16, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
 // submit stores a new job. JobManagers that start later find it; the leader is told.
-func (c *cluster) submit(o simjob.Options, restoreFrom string) {
+func (c *cluster) submit(s submission) {
 	j := &job{
-		id:      ids.JobID(fmt.Sprintf("%06x%026x", len(c.jobs)+1, 0)),
-		name:    fmt.Sprintf("job-%d", len(c.jobs)+1),
-		options: o, restoreFrom: restoreFrom,
+		id:         ids.JobID(fmt.Sprintf("%06x%026x", len(c.jobs)+1, 0)),
+		name:       fmt.Sprintf("job-%d", len(c.jobs)+1),
+		submission: s,
 	}
-	if restoreFrom != "" {
-		j.previous = c.jobs[len(c.jobs)-1]
-	}
-	program, err := simjob.Program(o, c.world)
+	program, err := simjob.Program(s.options, c.world)
 	if err == nil {
 		c.observeInputs(program)
+		c.observeGenerators(program)
 		j.program = program
 		j.graph, err = graph.Expand(program.Graph, 1)
 	}
@@ -42,8 +72,13 @@ func (c *cluster) submit(o simjob.Options, restoreFrom string) {
 	if first.Outcome != checkpointstore.Swapped {
 		panic(first.Err)
 	}
-	c.trace.add("%s is submitted, restored from %q", j.name, restoreFrom)
+	c.trace.add("%s is submitted, restored from %q", j.name, j.restoreFrom())
 	c.jobs = append(c.jobs, j)
+	if j.from != nil && !j.isRefused() {
+		for _, name := range j.from.stored.Transactions {
+			c.checks.allowed[name] = true // a plain savepoint's come with the restore
+		}
+	}
 	if jm := c.leader; jm != nil {
 		jm.do(func() { jm.start(j) })
 	}
@@ -65,12 +100,57 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 	}
 	j.ended, j.status = true, status
 	if status == coordinator.FailedStatus {
+		c.checkRefused(j, record)
+		c.submit(*j.instead)
+		return
+	}
+	if j.isRefused() {
+		c.fail("I7", "%s is %s, though its max parallelism is not that of what it started from", j.name, status)
+	}
+	switch {
+	case status == coordinator.FinishedStatus && record.StopSavepoint:
+		c.resume(j, c.latest(j), StopWithSavepoint)
+	case status == coordinator.CanceledStatus && j.savepoint != "":
+		p := c.checks.byURI[j.savepoint]
+		if p == nil {
+			c.fail("I3", "%s was told of savepoint %s, which no record has named", j.name, j.savepoint)
+		}
+		c.fork(p)
+		c.resume(j, p, SavepointAndCancel)
+	case status == coordinator.CanceledStatus && j.resumes:
+		c.resume(j, c.latest(j), CancelAndResume)
+	}
+}
+
+// resume submits the job that goes on where another has ended.
+func (c *cluster) resume(j *job, from *published, how RescaleKind) {
+	x := j.plan
+	c.result.Rescales[how]++
+	s := submission{options: j.options, from: from, claim: x.Claim && from != nil}
+	s.options.SourceParallelism, s.options.CountParallelism, s.options.SinkParallelism = x.Sources, x.Counts, x.Sinks
+	if s.options.Stateful {
+		s.options.RuledParallelism = x.Ruled
+	}
+	if s.claim {
+		c.result.Claims++
+	}
+	if x.WrongMax && from != nil {
+		right := s
+		s.options.MaxParallelism += 1 + c.random.IntN(8)
+		s.instead = &right
+	}
+	c.submit(s)
+}
+
+// checkRefused sees a job fail, which only one with another max parallelism may.
+func (c *cluster) checkRefused(j *job, record checkpointstore.VersionedRecord) {
+	if !j.isRefused() || record.Cause == nil {
 		c.fail("progress", "%s failed: %+v", j.name, record.Cause)
 	}
-	if status == coordinator.FinishedStatus && record.StopSavepoint {
-		o := j.options
-		o.SourceParallelism, o.CountParallelism, o.SinkParallelism = c.options.Next[0], c.options.Next[1], c.options.Next[2]
-		c.result.Stops++
-		c.submit(o, record.Latest.URI)
+	for _, n := range []int{j.options.MaxParallelism, j.instead.options.MaxParallelism} {
+		if !strings.Contains(record.Cause.Message, strconv.Itoa(n)) {
+			c.fail("I7", "%s was refused without naming max parallelism %d: %s", j.name, n, record.Cause.Message)
+		}
 	}
+	c.result.Refused++
 }

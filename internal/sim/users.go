@@ -20,13 +20,16 @@ func (u *users) begin() {
 	c := u.c
 	u.open = map[coordinator.RequestID]func(coordinator.Answer){}
 	for range c.options.Savepoints {
-		c.at(c.between(0, c.options.Safety), "savepoint", func() { u.savepoint(false, 3) })
+		c.at(c.between(0, c.options.Safety), "savepoint", func() {
+			u.savepoint(c.jobs[len(c.jobs)-1], false, 3, func(string) {})
+		})
 	}
-	if c.options.Stop {
-		c.at(c.between(c.options.Safety/5, c.options.Safety), "stop", func() { u.savepoint(true, c.options.StopTries) })
+	for i := range c.options.Rescales {
+		x := &c.options.Rescales[i]
+		c.at(time.Duration(x.At*float64(c.options.Safety)), "rescale", func() { u.rescale(x) })
 	}
 	if c.options.Cancel {
-		c.at(c.between(c.options.Safety/5, c.options.Safety), "cancel", u.cancel)
+		c.at(c.between(c.options.Safety/5, c.options.Safety), "cancel", func() { u.cancel(c.jobs[len(c.jobs)-1]) })
 	}
 }
 
@@ -59,10 +62,10 @@ func (u *users) answered(d *jobDriver, a coordinator.Answer) {
 	}
 }
 
-func (u *users) savepoint(stop bool, tries int) {
+// savepoint asks for a savepoint until there is one or the tries are over.
+func (u *users) savepoint(j *job, stop bool, tries int, done func(path string)) {
 	c := u.c
-	j := c.jobs[0]
-	if j.ended || tries == 0 || c.healed && !stop {
+	if j.ended || tries == 0 || c.healed && !stop && tries < 50 {
 		return
 	}
 	ask := func(id coordinator.RequestID) coordinator.Event {
@@ -71,14 +74,14 @@ func (u *users) savepoint(stop bool, tries int) {
 	u.ask(j, ask, func(a coordinator.Answer) {
 		if a.Error == "" {
 			c.result.Savepoints++
+			done(a.Path)
 			return
 		}
-		c.after(c.between(100*time.Millisecond, time.Second), "ask again", func() { u.savepoint(stop, tries-1) })
+		c.after(c.between(100*time.Millisecond, time.Second), "ask again", func() { u.savepoint(j, stop, tries-1, done) })
 	})
 }
 
-func (u *users) cancel() {
-	j := u.c.jobs[len(u.c.jobs)-1]
+func (u *users) cancel(j *job) {
 	if j.ended {
 		return
 	}
@@ -88,6 +91,35 @@ func (u *users) cancel() {
 			u.c.result.Cancels++
 			return
 		}
-		u.c.after(u.c.between(100*time.Millisecond, time.Second), "ask again", u.cancel)
+		u.c.after(u.c.between(100*time.Millisecond, time.Second), "ask again", func() { u.cancel(j) })
 	})
+}
+
+// rescale ends the present job so that it goes on with other parallelisms.
+// What it does next follows in cluster.resume.
+func (u *users) rescale(x *Rescale) {
+	c := u.c
+	j := c.jobs[len(c.jobs)-1]
+	if j.ended || j.isRefused() || j.resumes || c.healed {
+		return
+	}
+	c.trace.add("%s is to be rescaled by %s", j.name, x.How)
+	j.plan = x
+	switch x.How {
+	case StopWithSavepoint:
+		u.savepoint(j, true, x.Tries, func(string) {})
+	case CancelAndResume:
+		j.resumes = true
+		u.cancel(j)
+	case SavepointAndCancel:
+		u.savepoint(j, false, x.Tries, func(path string) {
+			c.after(c.between(0, time.Second), "cancel", func() {
+				if !j.resumes && !j.ended {
+					j.resumes, j.savepoint, j.plan = true, path, x
+					u.cancel(j)
+				}
+			})
+		})
+	case rescaleKinds:
+	}
 }

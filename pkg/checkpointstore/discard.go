@@ -26,8 +26,8 @@ func LocationOf(uri string) Location {
 
 // DiscardCheckpoint deletes everything below the location: a subsumed or
 // aborted checkpoint, or a savepoint that was never completed. The caller
-// knows that nothing restores from it, that no other checkpoint refers to its
-// files, and that nobody writes there any more. _metadata goes first, so that
+// knows that nothing restores from it and that nobody writes there any more.
+// Shared files lie elsewhere and stay. _metadata goes first, so that
 // what an interruption leaves cannot be taken for a checkpoint. Deleting what
 // is gone succeeds, so the call may be repeated.
 func (s *Store) DiscardCheckpoint(ctx context.Context, loc Location) error {
@@ -98,8 +98,8 @@ type SweepRequest struct {
 	Base string
 	// Below: attempts older than this one are fenced.
 	Below ids.AttemptID
-	// Keep are the checkpoints that are retained or pending. Nothing of them
-	// is deleted.
+	// Keep are the retained checkpoints. Nothing that they refer to is
+	// deleted, and nobody deletes them before the sweep is over.
 	Keep []ids.CheckpointID
 	// DeleteMax bounds the deletions of one call, so that a long sweep leaves
 	// the store to others in between; 0 means sweepDeleteMax.
@@ -115,11 +115,18 @@ type SweepResult struct {
 	Deleted int
 	// More is set when DeleteMax was reached before the end.
 	More bool
+	// Left counts shared files that stay because the metadata of a kept
+	// checkpoint, which may refer to them, is broken or gone.
+	Left int
 }
 
 // Sweep deletes the state files of fenced attempts and the metadata they
 // wrote, in checkpoints that are not kept: what is left of checkpoints that
-// were pending or published when a JobManager or executor died. Files of
+// were pending or published when a JobManager or executor died. Of their shared
+// files it deletes those that no kept checkpoint refers to: it reads the
+// metadata of these itself, if there is any such file, and deletes none after a
+// failed read (I9). Later checkpoints get shared files of fenced attempts only
+// from kept ones, so what they publish meanwhile does not matter. Files of
 // attempts that are not fenced are the coordinator's to discard one by one,
 // since it knows whether they are still being written. Objects with names of
 // any other form, and savepoints, are never touched.
@@ -157,12 +164,59 @@ func (s *Store) Sweep(ctx context.Context, request SweepRequest) (SweepResult, e
 		}
 		result.Deleted++
 	}
+	if err := sweep.shared(ctx, &result, deleteMax); err != nil || result.More {
+		return result, err
+	}
 	staged, err := store.DiscardStaged(ctx, checkpointDirPrefix, sweep.isDeadStaged)
 	result.Deleted += staged
+	if err == nil {
+		staged, err = store.DiscardStaged(ctx, sharedDir+"/", func(name string) bool {
+			file, ok := parseShared(name)
+			return ok && file.Attempt.Less(request.Below)
+		})
+		result.Deleted += staged
+	}
 	if err != nil {
 		return result, fmt.Errorf("sweep: %w", err)
 	}
 	return result, nil
+}
+
+// shared sweeps the shared files.
+func (s *sweep) shared(ctx context.Context, result *SweepResult, deleteMax int) error {
+	var refs *references
+	for object, err := range s.store.List(ctx, sharedDir+"/") {
+		if err != nil {
+			return fmt.Errorf("sweep: %w", err)
+		}
+		file, ok := parseShared(object.Name)
+		if !ok || !file.Attempt.Less(s.below) {
+			continue
+		}
+		if refs == nil {
+			refs = newReferences(s.store)
+			for id := range s.keep {
+				if err := refs.read(ctx, id); err != nil {
+					return fmt.Errorf("sweep: %w", err)
+				}
+			}
+		}
+		switch {
+		case refs.names[object.Name]:
+			continue
+		case file.Checkpoint <= refs.unreadable:
+			result.Left++
+			continue
+		case result.Deleted == deleteMax:
+			result.More = true
+			return nil
+		}
+		if err := s.store.Delete(ctx, object.Name); err != nil {
+			return fmt.Errorf("sweep: %w", err)
+		}
+		result.Deleted++
+	}
+	return nil
 }
 
 type sweep struct {

@@ -13,25 +13,36 @@ var ErrNoSavepoint = errors.New("not a savepoint")
 
 // DisposeSavepoint deletes the savepoint that a user names by the path or URI
 // of its directory, or of the _metadata in it, and returns what it was. Only
-// files that a savepoint writes into its own directory are deleted: all other
-// files in it stay, and names that lead elsewhere are not followed.
+// files that belong to it are deleted: all other files in its directory stay,
+// and names that lead elsewhere are not followed.
 //
-// The error is objectstore.ErrNotExist if there is no _metadata, and
-// ErrNoSavepoint for a checkpoint, which its job deletes. Nothing is deleted
-// then. After any later error the savepoint cannot be restored any more, but
-// files of it may be left.
-func (s *Store) DisposeSavepoint(ctx context.Context, uri string) (*snapshot.CompletedCheckpoint, error) {
+// A checkpoint is ErrNoSavepoint, since its job deletes it, unless leftBehind says
+// that the job has ended and left it behind. Then the shared files go too that
+// no other checkpoint beside it refers to, see DiscardRetained.
+//
+// The error is objectstore.ErrNotExist if there is no _metadata, and ErrCorrupt
+// if it is broken: nothing is deleted then. After any later error it cannot
+// be relied on to be restored any more, but files of it may be left.
+func (s *Store) DisposeSavepoint(ctx context.Context, uri string, leftBehind bool) (*snapshot.CompletedCheckpoint, error) {
 	checkpoint, base, err := s.LoadMetadata(ctx, uri)
 	if err != nil {
 		return nil, fmt.Errorf("dispose of savepoint: %w", err)
 	}
+	left := 0
 	switch checkpoint.Kind {
 	case snapshot.Savepoint, snapshot.StopSavepoint:
+		err = s.DiscardCheckpoint(ctx, SavepointAt(base))
 	case snapshot.Checkpoint, snapshot.FinalCheckpoint:
-		return nil, fmt.Errorf("dispose of savepoint: %s holds %s %d of job %s: %w", uri, checkpoint.Kind, checkpoint.ID, checkpoint.Job, ErrNoSavepoint)
+		if !leftBehind {
+			return nil, fmt.Errorf("dispose of savepoint: %s holds %s %d of job %s: %w", uri, checkpoint.Kind, checkpoint.ID, checkpoint.Job, ErrNoSavepoint)
+		}
+		left, err = s.DiscardRetained(ctx, uri)
 	}
-	if err := s.DiscardCheckpoint(ctx, SavepointAt(base)); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("dispose of savepoint: files may be left in %s: %w", base, err)
+	}
+	if left > 0 {
+		return nil, fmt.Errorf("dispose of savepoint: %d shared files are left in %s: a checkpoint beside it is broken, and may refer to them: %w", left, base, ErrCorrupt)
 	}
 	return checkpoint, nil
 }

@@ -4,6 +4,7 @@
 //
 //	<dir>/<job-id>/chk-<n>/_metadata              written last
 //	<dir>/<job-id>/chk-<n>/<attempt>-<seq>        state private to checkpoint n
+//	<dir>/<job-id>/shared/<attempt>/<n>-<seq>     state uploaded for checkpoint n that later ones may refer to
 //	<savepoint-dir>/savepoint-<job>-<n>/_metadata
 //	<savepoint-dir>/savepoint-<job>-<n>/<attempt>-<seq>
 //	<ha-dir>/<cluster-id>/jobs/<job-id>/job       what was submitted, immutable

@@ -28,9 +28,13 @@ const (
 	// featureEndOfData: some subtasks had ended. A reader that started them
 	// as usual would finish them twice.
 	featureEndOfData = "end-of-data"
+	// featureStateFiles: keyed state is in files of its backend, or files are
+	// shared with other checkpoints. A reader that took it for canonical would
+	// find no state, and one that deleted it would delete others' files.
+	featureStateFiles = "state-files"
 )
 
-var metadataFeatures = []string{featureSplits, featureEndOfData}
+var metadataFeatures = []string{featureSplits, featureEndOfData, featureStateFiles}
 
 // EncodeMetadata makes the content of a _metadata object. It refuses a
 // checkpoint that DecodeMetadata would refuse.
@@ -50,12 +54,29 @@ func EncodeMetadata(checkpoint *snapshot.CompletedCheckpoint) ([]byte, error) {
 	if len(checkpoint.EndOfData) > 0 {
 		features = append(features, featureEndOfData)
 	}
+	if hasStateFiles(checkpoint) {
+		features = append(features, featureStateFiles)
+	}
 	content := sealEnvelope(metadataMagic, features, body)
 	if len(content) > metadataSizeMax {
 		return nil, fmt.Errorf("encode metadata of checkpoint %d of job %s: has %d bytes, at most %d are allowed",
 			checkpoint.ID, checkpoint.Job, len(content), metadataSizeMax)
 	}
 	return content, nil
+}
+
+// hasStateFiles reports whether the checkpoint needs featureStateFiles.
+func hasStateFiles(checkpoint *snapshot.CompletedCheckpoint) bool {
+	found := false
+	for _, op := range checkpoint.Operators {
+		for _, subtask := range op.Subtasks {
+			for _, keyed := range subtask.Keyed {
+				found = found || keyed.IsInFiles()
+			}
+		}
+	}
+	checkpoint.EachHandle(func(h snapshot.StateHandle) { found = found || h.IsShared() })
+	return found
 }
 
 // DecodeMetadata reads what EncodeMetadata made. Its errors are ErrCorrupt or

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,4 +87,113 @@ func (s *Store) WriteShared(ctx context.Context, base string, file SharedFile, w
 		}
 	}
 	return snapshot.StateHandle{}, err
+}
+
+// references are the shared files that some checkpoints of a job refer to.
+type references struct {
+	store objectstore.Store // of the job's base
+	// names is bounded by the metadata of the checkpoints, which are read one
+	// after the other.
+	names map[string]bool
+	// unreadable is the newest of them whose metadata is broken or gone. It
+	// refers to nothing that was uploaded for a later checkpoint; what it refers to
+	// otherwise, nobody knows.
+	unreadable ids.CheckpointID
+}
+
+func newReferences(store objectstore.Store) *references {
+	return &references{store: store, names: make(map[string]bool)}
+}
+
+// read adds what a checkpoint refers to. After an error nothing is known.
+func (r *references) read(ctx context.Context, id ids.CheckpointID) error {
+	content, _, err := r.store.Read(ctx, path.Join(checkpointDir(id), metadataName), metadataSizeMax)
+	switch {
+	case errors.Is(err, objectstore.ErrNotExist):
+		r.unreadable = max(r.unreadable, id)
+		return nil
+	case err != nil:
+		return fmt.Errorf("read what checkpoint %d refers to: %w", id, err)
+	}
+	checkpoint, err := DecodeMetadata(content)
+	if err != nil {
+		r.unreadable = max(r.unreadable, id)
+		return nil
+	}
+	checkpoint.EachHandle(func(h snapshot.StateHandle) {
+		if h.IsShared() {
+			r.names[h.Name] = true
+		}
+	})
+	return nil
+}
+
+// DiscardRetained deletes the checkpoint or savepoint that a user or a job
+// named by its path or URI, when no coordinator counts the references to its
+// shared files: one that a job has claimed, or that its job left behind. Its
+// shared files go, but for those that another checkpoint beside it refers to or,
+// being broken, may refer to; left counts the latter. The caller knows that its job
+// does not run.
+//
+// The shared files go first, so that after an error the call may be repeated
+// until all is gone. What metadata that is broken or gone refers to nobody knows:
+// then the checkpoint's own directory goes. After a failed read nothing is
+// deleted (I9).
+func (s *Store) DiscardRetained(ctx context.Context, uri string) (left int, err error) {
+	loc := LocationOf(uri)
+	checkpoint, base, err := s.LoadMetadata(ctx, uri)
+	switch {
+	case errors.Is(err, objectstore.ErrNotExist), errors.Is(err, ErrCorrupt), errors.Is(err, ErrUnsupported):
+		return 0, s.DiscardCheckpoint(ctx, loc)
+	case err != nil:
+		return 0, fmt.Errorf("discard checkpoint: %w", err)
+	}
+	// Not all shared names of broken or forged metadata are ours to delete.
+	own := make(map[string]snapshot.StateHandle)
+	checkpoint.EachHandle(func(h snapshot.StateHandle) {
+		if file, ok := parseShared(h.Name); ok && h.IsShared() && file.Checkpoint == h.SharedSince {
+			own[h.Name] = h
+		}
+	})
+	if len(own) > 0 {
+		if left, err = s.discardShared(ctx, base, checkpoint.ID, own); err != nil {
+			return left, fmt.Errorf("discard checkpoint: %w", err)
+		}
+	}
+	return left, s.DiscardCheckpoint(ctx, loc)
+}
+
+// discardShared deletes shared files of one checkpoint that no other of the
+// base refers to.
+func (s *Store) discardShared(ctx context.Context, base string, id ids.CheckpointID, own map[string]snapshot.StateHandle) (left int, err error) {
+	store, err := s.openToDelete(base)
+	if err != nil {
+		return 0, err
+	}
+	refs := newReferences(store)
+	for object, err := range store.List(ctx, checkpointDirPrefix) {
+		if err != nil {
+			return 0, err
+		}
+		dir, file, _ := strings.Cut(object.Name, "/")
+		beside, ok := parseCheckpointDir(dir)
+		if !ok || file != metadataName || beside == id {
+			continue
+		}
+		if err := refs.read(ctx, beside); err != nil {
+			return 0, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		switch {
+		case refs.names[name]:
+		case own[name].SharedSince <= refs.unreadable:
+			left++
+		default:
+			if err := store.Delete(ctx, name); err != nil {
+				return left, err
+			}
+		}
+	}
+	return left, nil
 }

@@ -402,3 +402,15 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A struct or array of one part that has its own encoding is not that part.
+func TestOnePartWithItsOwnEncoding(t *testing.T) {
+	for _, name := range []string{mustFor[struct{ O own }](t).Name(), mustFor[[1]own](t).Name(), mustFor[struct{ M *wrapperspb.StringValue }](t).Name()} {
+		if name != "weir/1" {
+			t.Errorf("codec %s", name)
+		}
+	}
+	if name := mustFor[own](t).Name(); name != "own/3" {
+		t.Errorf("codec %s", name)
+	}
+}

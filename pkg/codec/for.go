@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// derivedName is the name and version of the codecs that For plans. The
+// DerivedName is the name and version of the codecs that For plans. The
 // version changes when the layout of any type does.
-const derivedName = "weir/1"
+const DerivedName = "weir/1"
 
 // For derives the codec of T: T's own if it is a Marshaler, protobuf if it is
 // a message, else one planned from its fields. Types that cannot be encoded
@@ -23,17 +23,19 @@ func For[T any]() (Codec[T], error) {
 	if err != nil {
 		return nil, fmt.Errorf("codec for %s: %w", t, err)
 	}
+	// A struct of one field that has its own encoding is not that field.
+	isOwn := len(p.ops) == 1 && t.Kind() != reflect.Struct && t.Kind() != reflect.Array || reflect.PointerTo(t).Implements(marshalerType)
 	switch {
-	case len(p.ops) == 1 && p.ops[0].kind == opMessage:
+	case isOwn && p.ops[0].kind == opMessage:
 		return &planned[T]{plan: p, name: protobufName, schema: messageSchema(t)}, nil
-	case len(p.ops) == 1 && p.ops[0].kind == opMarshaler:
+	case isOwn && p.ops[0].kind == opMarshaler:
 		return &planned[T]{plan: p, name: reflect.New(t).Interface().(Marshaler).CodecName(), schema: p.schema}, nil
 	case littleEndian && p.isCopyOf(t):
 		return flat[T]{schema: p.schema}, nil
 	case t.Kind() == reflect.String:
 		return text[T]{}, nil
 	}
-	return &planned[T]{plan: p, name: derivedName, schema: p.schema}, nil
+	return &planned[T]{plan: p, name: DerivedName, schema: p.schema}, nil
 }
 
 // protobufName is the name of the codec of protobuf messages. Their schema is
@@ -49,7 +51,7 @@ func messageSchema(t reflect.Type) string {
 // where the compiler specialises this, so the branches on it vanish.
 type flat[T any] struct{ schema string }
 
-func (flat[T]) Name() string     { return derivedName }
+func (flat[T]) Name() string     { return DerivedName }
 func (c flat[T]) Schema() string { return c.schema }
 func (flat[T]) Clone(dst, src *T) {
 	*dst = *src
@@ -102,7 +104,7 @@ func MemoryAt[T any](src []byte) (v *T, n int, err error) {
 // text is the codec of strings that are a whole value.
 type text[T any] struct{}
 
-func (text[T]) Name() string      { return derivedName }
+func (text[T]) Name() string      { return DerivedName }
 func (text[T]) Schema() string    { return "string" }
 func (text[T]) Clone(dst, src *T) { *dst = *src }
 func (text[T]) Flat() bool        { return true }

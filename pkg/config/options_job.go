@@ -26,7 +26,12 @@ var (
 var (
 	StateBackend = enumOption(settings{key: "state.backend.type", scope: JobScope,
 		aliases: []string{"state.backend"},
-		doc:     "Where keyed state lives while a job runs: on the heap."}, MemoryBackend, MemoryBackend)
+		doc:     "Where keyed state lives while a job runs: on the heap, or on local disk with what is hot on the heap."},
+		MemoryBackend, MemoryBackend, PebbleBackend)
+	PebbleMemory = memoryOption(settings{key: "state.backend.pebble.memory", scope: JobScope,
+		doc: "Memory that the backend pebble takes in an executor, for all keyed state in it together."}, "256 mb", 16*MiB, TiB)
+	StateValueMax = memoryOption(settings{key: "state.value.bytes-max", scope: JobScope,
+		doc: "Largest value of a state that the backend pebble takes into a snapshot. A larger one declines checkpoints and leaves the job running."}, "64 mb", KiB, 2*GiB-1)
 	CheckpointInterval = durationOption(settings{key: "execution.checkpointing.interval", scope: JobScope,
 		doc: "Time from one periodic checkpoint to the next. 0 takes none."}, "1 s", 0, longest)
 	CheckpointMode = enumOption(settings{key: "execution.checkpointing.mode", scope: JobScope,
@@ -42,6 +47,9 @@ var (
 	CheckpointRetained = intOption(settings{key: "execution.checkpointing.num-retained", scope: JobScope,
 		aliases: []string{"state.checkpoints.num-retained"},
 		doc:     "Completed checkpoints that are kept."}, "2", 1, 1000)
+	FallbackAllowDuplicates = boolOption(settings{key: "execution.checkpointing.fallback.allow-duplicates", scope: JobScope,
+		doc: "Whether a job whose newest checkpoint is corrupt goes on from an older one although a two-phase sink cannot take back " +
+			"what it has committed since, which then comes out twice. Otherwise such a job fails."}, "false")
 	CheckpointDir = storageOption(settings{key: "execution.checkpointing.dir", scope: JobScope,
 		aliases: []string{"state.checkpoints.dir"},
 		doc:     "Where checkpoints are stored; every process has to reach it. Empty means below high-availability.storageDir."})
@@ -61,16 +69,25 @@ var (
 	CheckpointAlignedTimeout = durationOption(settings{key: "execution.checkpointing.aligned-checkpoint-timeout", scope: JobScope,
 		doc: "Alignment time after which an unaligned checkpoint is taken instead, where these are enabled. 0 starts unaligned."},
 		"0 s", 0, longest)
-	CheckpointIncremental = unsupportedOption(settings{key: "execution.checkpointing.incremental", scope: JobScope,
+	CheckpointIncremental = boolOption(settings{key: "execution.checkpointing.incremental", scope: JobScope,
 		aliases: []string{"state.backend.incremental"},
-		doc:     "Whether a checkpoint holds only what changed since the last one, with a backend that can."})
+		doc:     "Whether a checkpoint refers to files of the one before instead of uploading them again. Matters only with a state backend that keeps its state in files."},
+		"true")
+	LocalRecovery = boolOption(settings{key: "execution.state-recovery.from-local", scope: JobScope,
+		aliases: []string{"state.backend.local-recovery"},
+		doc: "Whether TaskManagers keep the files of the last checkpoints below their working directory, so that a subtask that is restarted " +
+			"on the same host need not fetch them. State on the heap is not kept: that would write all of it twice."}, "true")
 )
 
 // Backend is the name of a state backend.
 type Backend string
 
-// MemoryBackend keeps state on the heap.
-const MemoryBackend Backend = "memory"
+const (
+	// MemoryBackend keeps state on the heap.
+	MemoryBackend Backend = "memory"
+	// PebbleBackend keeps state on local disk.
+	PebbleBackend Backend = "pebble"
+)
 
 // Mode says what a failure may do to the state.
 type Mode string

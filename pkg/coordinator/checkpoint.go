@@ -76,6 +76,10 @@ func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepoi
 		request: request, acks: make([]*snapshot.SubtaskState, c.layout.total()),
 	}
 	barrier := element.Barrier{Checkpoint: id}
+	if base := c.record.desired.Latest.ID; c.cfg.Checkpointing.Incremental && !p.isSavepoint() && c.files.canBeBase(base) {
+		c.files.pin(base)
+		p.base, barrier.Base = base, base
+	}
 	if p.isSavepoint() {
 		p.dir = request.dir
 		barrier.Savepoint, barrier.SavepointDir = true, p.dir
@@ -105,6 +109,8 @@ func (c *Coordinator) onCheckpointAcked(now time.Time, e CheckpointAcked) {
 		c.acks.Late++
 	case Unknown:
 		c.acks.Unknown++
+	case Refused:
+		c.acks.Refused++
 	}
 }
 
@@ -117,14 +123,23 @@ func (c *Coordinator) acknowledge(now time.Time, e CheckpointAcked) AckResult {
 	case p == nil:
 		return c.lateAck(e)
 	case p.acks[i] != nil:
-		c.discardOthers(p, i, e.State)
+		c.discardOthers(p, e.State)
 		return Duplicate
 	}
 	invariant.Check(p.stage == collecting, "I3", "checkpoint %d is being persisted without %v", p.id, e.State.Subtask)
 	state := e.State
 	p.acks[i] = &state
 	p.acked++
-	state.EachHandle(func(h snapshot.StateHandle) { p.size += h.Size })
+	if reason := c.misplaced(p, &state); reason != "" {
+		c.abort(now, p, Declined, fmt.Sprintf("acknowledgement of %s: %s", c.describe(state.Subtask), reason))
+		return Refused
+	}
+	state.EachHandle(func(h snapshot.StateHandle) {
+		p.size += h.Size
+		if !h.IsShared() || h.SharedSince == p.id {
+			p.uploaded += h.Size
+		}
+	})
 	if p.acked == c.layout.total() {
 		c.persist(now, p)
 	}
@@ -133,9 +148,9 @@ func (c *Coordinator) acknowledge(now time.Time, e CheckpointAcked) AckResult {
 
 // discardOthers deletes what a repeated acknowledgement brings beyond the
 // accepted one: an upload that was tried twice. What was accepted stays.
-func (c *Coordinator) discardOthers(p *pendingCheckpoint, i int, again snapshot.SubtaskState) {
+func (c *Coordinator) discardOthers(p *pendingCheckpoint, again snapshot.SubtaskState) {
 	accepted := make(map[string]bool)
-	p.acks[i].EachHandle(func(h snapshot.StateHandle) { accepted[h.Name] = true })
+	p.eachHandle(func(h snapshot.StateHandle) { accepted[h.Name] = true })
 	c.discard(p.id, p.dir, false, func(f func(snapshot.StateHandle)) {
 		again.EachHandle(func(h snapshot.StateHandle) {
 			if !accepted[h.Name] {
@@ -150,7 +165,10 @@ func (c *Coordinator) lateAck(e CheckpointAcked) AckResult {
 	ended, known := c.findEnded(e.Checkpoint)
 	switch {
 	case known && ended.completed:
-		// All subtasks had acknowledged it: these files are in use.
+		// All subtasks had acknowledged it: these files are in use, or were and
+		// go with it. Shared files that nothing refers to are of a second upload,
+		// and do not lie where the rest of it is deleted.
+		c.discardUnused(e)
 		return Duplicate
 	case known:
 		c.discard(e.Checkpoint, ended.dir, false, e.State.EachHandle)
@@ -158,7 +176,8 @@ func (c *Coordinator) lateAck(e CheckpointAcked) AckResult {
 	}
 	for _, p := range c.unsettled {
 		if p.id == e.Checkpoint {
-			return Duplicate // its files go with its metadata
+			c.discardOthers(p, e.State)
+			return Duplicate // the others go with its metadata
 		}
 	}
 	for _, g := range c.record.goals {
@@ -173,6 +192,18 @@ func (c *Coordinator) lateAck(e CheckpointAcked) AckResult {
 	return Unknown
 }
 
+// discardUnused deletes the shared files that a repeated acknowledgement of a
+// published checkpoint brings and that nothing refers to.
+func (c *Coordinator) discardUnused(e CheckpointAcked) {
+	c.discard(e.Checkpoint, "", false, func(f func(snapshot.StateHandle)) {
+		e.State.EachHandle(func(h snapshot.StateHandle) {
+			if h.IsShared() {
+				f(h)
+			}
+		})
+	})
+}
+
 // discardStaleAck deletes the files of an older attempt of ours that come too
 // late, when it is certain that nobody needs them. Of an older leadership
 // nothing is known here: the sweep at its takeover has its files.
@@ -181,8 +212,11 @@ func (c *Coordinator) discardStaleAck(ev Event) {
 	if !ok || e.Attempt.Token != c.token || c.token == 0 || c.phase == phaseClaim {
 		return
 	}
-	if ended, known := c.findEnded(e.Checkpoint); known && !ended.completed {
+	switch ended, known := c.findEnded(e.Checkpoint); {
+	case known && !ended.completed:
 		c.discard(e.Checkpoint, ended.dir, false, e.State.EachHandle)
+	case known:
+		c.discardUnused(e)
 	}
 }
 
@@ -297,12 +331,13 @@ func (c *Coordinator) onCheckpointPublished(now time.Time, e CheckpointPublished
 	w.desired.NextCheckpointBlock = max(w.desired.NextCheckpointBlock, w.swapped.NextCheckpointBlock)
 	w.blockEnd = w.swapped.NextCheckpointBlock
 	w.swapped = Record{}
+	if p.kind != snapshot.StopSavepoint {
+		c.files.retain(p.id, p.eachHandle) // before its base is unpinned
+	}
 	c.endPending(now, p, "")
 	if p.kind == snapshot.StopSavepoint {
 		c.stop.publish(p)
 		c.note(now, fmt.Sprintf("stop-savepoint %d is complete: %s", p.id, p.uri))
-	} else {
-		c.keepLive(p.id, p.eachHandle)
 	}
 	c.failuresInARow = 0
 	c.restarts.onCheckpoint()
@@ -317,10 +352,19 @@ func (c *Coordinator) onCheckpointPublished(now time.Time, e CheckpointPublished
 	for _, ref := range w.unretained {
 		invariant.Check(ref.ID != w.desired.Latest.ID && !slices.Contains(w.desired.Retained, ref), "I4",
 			"checkpoint %d is discarded, which is retained", ref.ID)
-		c.dropLive(ref.ID)
-		c.emit(DiscardCheckpoint{Ref: ref})
+		c.discardRetained(ref)
 	}
 	w.unretained = nil
+}
+
+// discardRetained deletes a checkpoint that is no longer retained, and the
+// shared files that nothing else refers to.
+func (c *Coordinator) discardRetained(ref CheckpointRef) {
+	claimed := c.isClaimed(ref)
+	c.emit(DiscardCheckpoint{Ref: ref, Claimed: claimed})
+	if !claimed {
+		c.discardShared(ref.ID, c.files.release(ref.ID))
+	}
 }
 
 // notifyComplete tells all executors to commit. It is called while handling
@@ -466,6 +510,10 @@ func (c *Coordinator) countFailure(now time.Time, p *pendingCheckpoint, reason A
 // endPending moves a checkpoint from the pending ones to the history.
 func (c *Coordinator) endPending(now time.Time, p *pendingCheckpoint, failure string) {
 	c.removePending(p)
+	if p.base != 0 {
+		c.discardShared(p.base, c.files.unpin(p.base))
+		p.base = 0
+	}
 	if p.kind == snapshot.Checkpoint {
 		c.lastEnd = now
 	}

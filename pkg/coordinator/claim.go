@@ -9,12 +9,31 @@ package coordinator
 //
 // A job that does not claim reads it, also after failures, until its first own
 // checkpoint, which holds all state in files of its own; it never deletes it.
+// Neither is ever the base of a checkpoint: the first own one has none.
 
 // claimed is what the next publication takes over, if any.
 func (c *Coordinator) claimed() (CheckpointRef, bool) {
 	ref := c.restored.ref
 	first := c.record.desired.Latest.ID == 0
 	return ref, first && c.cfg.ClaimRestored && ref.ID != 0 && ref.URI == c.cfg.RestoreFrom
+}
+
+// isClaimed reports whether a retained checkpoint is the claimed one. It lies
+// below another base than the job's own, where other checkpoints may share its
+// files: whoever deletes it looks at what lies beside it.
+func (c *Coordinator) isClaimed(ref CheckpointRef) bool {
+	return c.cfg.ClaimRestored && ref.URI == c.cfg.RestoreFrom
+}
+
+// ownRetained are the retained checkpoints below the job's own base.
+func (c *Coordinator) ownRetained() []CheckpointRef {
+	var own []CheckpointRef
+	for _, ref := range c.record.desired.Retained {
+		if !c.isClaimed(ref) {
+			own = append(own, ref)
+		}
+	}
+	return own
 }
 
 // discardClaimed deletes a claimed checkpoint that is no longer retained. The
@@ -26,9 +45,9 @@ func (c *Coordinator) discardClaimed() {
 		return
 	}
 	for _, ref := range desired.Retained {
-		if ref.URI == c.cfg.RestoreFrom {
+		if c.isClaimed(ref) {
 			return
 		}
 	}
-	c.emit(DiscardCheckpoint{Ref: CheckpointRef{URI: c.cfg.RestoreFrom}})
+	c.emit(DiscardCheckpoint{Ref: CheckpointRef{URI: c.cfg.RestoreFrom}, Claimed: true})
 }

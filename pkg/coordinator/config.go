@@ -87,6 +87,9 @@ type CheckpointConfig struct {
 	// expired, not stored) before the job fails over. Negative: any number.
 	// Savepoints do not count: their user is told.
 	TolerableFailures int
+	// Incremental lets a checkpoint refer to shared files of the latest
+	// published one (element.Barrier.Base). Without it each holds all state.
+	Incremental bool
 	// Retained is how many completed checkpoints are kept, 1 or more.
 	Retained  int
 	Retention Retention
@@ -105,6 +108,9 @@ type Config struct {
 	AllowNonRestoredState bool
 	// ClaimRestored makes RestoreFrom the job's own, see claim.go.
 	ClaimRestored bool
+	// AllowDuplicates lets the job fall back to an older checkpoint although a
+	// sink cannot take back what was committed since: that comes out twice.
+	AllowDuplicates bool
 
 	Checkpointing CheckpointConfig
 	Restart       RestartConfig

@@ -21,6 +21,8 @@ const (
 	phaseRestart
 	// phaseLoad: for the metadata of the restore point.
 	phaseLoad
+	// phaseFallback: for the record to name an older restore point, see fallback.go.
+	phaseFallback
 	// phaseSlots: for slots.
 	phaseSlots
 	// phaseLaunch: for executors to register.
@@ -62,6 +64,13 @@ type Coordinator struct {
 	restored restorePoint
 	sources  []*source
 	restarts restartPolicy
+	// Fallback to older checkpoints, see fallback.go.
+	broken    []CheckpointRef // corrupt, and in the record still; bounded by the retained ones
+	abandoned []CheckpointRef // out of the record with the write under way; then deleted
+	// ranOn is where the last attempt that was deployed ran, by slot: the next
+	// one goes there again if it can, to what subtasks keep on local disks. A
+	// JobManager that takes over does not know it; it costs downloads only.
+	ranOn []ids.TaskManagerID
 
 	// Checkpoints, see checkpoint.go.
 	nextID         ids.CheckpointID
@@ -69,7 +78,7 @@ type Coordinator struct {
 	unsettled      []*pendingCheckpoint // aborted while their metadata was being written
 	recent         ring[endedCheckpoint]
 	leftovers      []endedCheckpoint // savepoints given up with their attempt; bounded by savepointsMax
-	live           []liveFiles       // of published checkpoints that still exist
+	files          registry          // of published checkpoints that still exist
 	nextTrigger    time.Time
 	lastEnd        time.Time // of a periodic checkpoint, for min-pause
 	failuresInARow int
@@ -275,6 +284,8 @@ func (c *Coordinator) advance(now time.Time) {
 		if !c.timers.isSet(timerRestart) && c.record.publishing == nil {
 			c.beginAttempt(now)
 		}
+	case phaseFallback:
+		c.advanceFallback(now)
 	case phaseDeploy:
 		if c.attempt.active() == c.layout.total() {
 			c.enterRunning(now)
@@ -337,7 +348,7 @@ func (c *Coordinator) onTimer(now time.Time, kind timerKind) {
 	case timerClaim:
 		c.emit(ClaimJob{})
 	case timerLoad:
-		c.emit(LoadCheckpoint{Token: c.token, Ref: c.restored.ref})
+		c.loadNext()
 	case timerSlots:
 		c.onSlotsTimeout(now)
 	case timerLaunch:

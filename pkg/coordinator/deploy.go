@@ -16,9 +16,11 @@ type attempt struct {
 	executors []*executor // by their first slot
 	// The rest is by number of subtask, and there once slots are granted.
 	placement []int // position in executors
-	status    []TaskStatus
-	counts    [Failed + 1]int // subtasks by status
-	committed []ids.CheckpointID
+	// slotOwners is the TaskManager of each slot, by number of the subtasks in it.
+	slotOwners []ids.TaskManagerID
+	status     []TaskStatus
+	counts     [Failed + 1]int // subtasks by status
+	committed  []ids.CheckpointID
 	// awaited is the stop savepoint or final checkpoint whose commits end the
 	// job; commitsAwaited how many are outstanding.
 	awaited        ids.CheckpointID
@@ -114,7 +116,7 @@ func (c *Coordinator) onSlotsGranted(now time.Time, e SlotsGranted) {
 	}
 	invariant.Check(len(e.Slots) == n, "I7", "attempt %s asked for %d slots and got %d", e.Attempt, n, len(e.Slots))
 	c.timers.clear(timerSlots)
-	c.place(schedule.Spread(e.Slots))
+	c.place(schedule.Place(e.Slots, c.ranOn))
 	c.phase = phaseLaunch
 	c.timers.set(timerLaunch, now.Add(c.cfg.LaunchTimeout))
 	for _, x := range c.attempt.executors {
@@ -147,6 +149,7 @@ func (c *Coordinator) place(leased []Slot) {
 		}
 		x := a.executors[at]
 		x.slots++
+		a.slotOwners = append(a.slotOwners, slot.TaskManager)
 		for v := range c.graph.Vertices {
 			if i >= c.graph.Vertices[v].Parallelism {
 				continue
@@ -212,6 +215,7 @@ func (c *Coordinator) deploy(now time.Time) {
 	for _, x := range a.executors {
 		plan.Peers = append(plan.Peers, Peer{TaskManager: x.id.TaskManager, DataAddress: x.address})
 	}
+	c.ranOn = a.slotOwners
 	for i, s := range c.layout.subtasks {
 		plan.Placements = append(plan.Placements, Placement{Subtask: s, Peer: a.placement[i]})
 		a.status[i] = Deploying
@@ -345,6 +349,9 @@ func (c *Coordinator) onTaskStatusChanged(now time.Time, e TaskStatusChanged) {
 			f.Kind = UserFailure
 		}
 		f.Message = c.describe(e.Subtask) + ": " + f.Message
+		if f.Kind == CorruptCheckpoint {
+			f = c.onStateCorrupt(now, f)
+		}
 		c.failover(now, f)
 	case Finished, Canceled:
 		if e.Status == Finished && a.finishing {

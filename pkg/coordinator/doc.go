@@ -19,7 +19,12 @@
 // recorded → JobEnded. A job whose record is terminal is never run again. The
 // restore point is the record's latest checkpoint, else what the submission
 // names (again and again, until the job has a checkpoint of its own), else
-// nothing; a read that fails is tried again for ever (I9).
+// nothing; a read that fails is tried again for ever (I9). At a takeover the
+// metadata of the other retained checkpoints is read before it, since nobody may
+// delete files without knowing what they refer to.
+//
+// A restart puts each subtask where it ran before, if it can: local recovery
+// finds its files there. After a takeover nobody knows where that was.
 //
 // # The life of a checkpoint
 //
@@ -31,7 +36,8 @@
 //
 // On any failure before 4 the checkpoint is aborted: NotifyAborted and
 // DiscardHandles for what was acknowledged, and for what is acknowledged late.
-// Only a published checkpoint is ever restored from. While a publication is
+// What goes and what stays of files that several checkpoints share is said at
+// registry. Only a published checkpoint is ever restored from. While a publication is
 // under way its outcome is unknown: nothing of it is discarded, no restore
 // point is chosen, and no other write of the record starts (I10).
 //

@@ -21,7 +21,8 @@ type (
 	// ClaimJob swaps our fencing token into the job's record, before a restore
 	// point is chosen. → JobClaimed, JobClaimFailed
 	ClaimJob struct{}
-	// LoadCheckpoint reads metadata. → CheckpointLoaded, CheckpointLoadFailed
+	// LoadCheckpoint reads metadata: of what is restored, or of an older
+	// retained checkpoint, for its files. → CheckpointLoaded, CheckpointLoadFailed
 	LoadCheckpoint struct {
 		Token ids.FencingToken
 		Ref   CheckpointRef
@@ -102,13 +103,20 @@ type (
 		// Nobody writes to the checkpoint any more, so all of it can go.
 		Metadata bool
 	}
-	// DiscardCheckpoint deletes a subsumed checkpoint with its metadata.
-	DiscardCheckpoint struct{ Ref CheckpointRef }
-	// SweepAttempts deletes the files of fenced attempts and of checkpoints that are not in Keep.
+	// DiscardCheckpoint deletes a subsumed checkpoint with its metadata and the
+	// files that are private to it. Its shared files are the coordinator's to
+	// discard, unless it is Claimed: then those go that it refers to and that no
+	// checkpoint beside it refers to.
+	DiscardCheckpoint struct {
+		Ref     CheckpointRef
+		Claimed bool
+	}
+	// SweepAttempts deletes the files of fenced attempts: those of checkpoints
+	// that are not in Keep, and the shared ones that none in Keep refers to.
 	SweepAttempts struct {
 		Token ids.FencingToken
-		Below ids.AttemptID // attempts older than this one are fenced
-		Keep  []CheckpointRef
+		Below ids.AttemptID   // attempts older than this one are fenced
+		Keep  []CheckpointRef // the retained ones below the job's own base
 	}
 	// FinishTasks ends the tasks of an executor, all work being committed. → TaskStatusChanged Finished
 	FinishTasks struct{ Executor ids.ExecutorID }

@@ -147,6 +147,9 @@ func (e TriggerCheckpoint) String() string {
 	if e.Barrier.Stop {
 		b.WriteString(" stop")
 	}
+	if e.Barrier.Base != 0 {
+		fmt.Fprintf(&b, " base=%d", e.Barrier.Base)
+	}
 	return b.String()
 }
 
@@ -198,7 +201,13 @@ func (e DiscardHandles) String() string {
 }
 
 // String prints the effect for scripts and traces.
-func (e DiscardCheckpoint) String() string { return fmt.Sprintf("DiscardCheckpoint %s", e.Ref) }
+func (e DiscardCheckpoint) String() string {
+	s := "DiscardCheckpoint " + e.Ref.String()
+	if e.Claimed {
+		s += " claimed"
+	}
+	return s
+}
 
 // String prints the effect for scripts and traces.
 func (e SweepAttempts) String() string {

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"slices"
 	"time"
 
 	"github.com/weirstream/weir/internal/invariant"
@@ -41,17 +40,19 @@ func (c *Coordinator) finishEnd(now time.Time) {
 		c.emit(a)
 	}
 	c.cancels = nil
-	keep := c.record.desired.Retained
+	c.discardAbandoned()
+	keep := c.ownRetained()
 	if !c.cfg.Checkpointing.Retention.Keeps(status) {
-		for _, ref := range keep {
-			c.emit(DiscardCheckpoint{Ref: ref})
+		for _, ref := range c.record.desired.Retained {
+			c.emit(DiscardCheckpoint{Ref: ref, Claimed: c.isClaimed(ref)})
 		}
 		keep = nil
 	}
 	c.discardLeftovers()
-	// Files that executors had written and not yet acknowledged when they were stopped.
+	// Files that executors had written and not yet acknowledged when they were
+	// stopped, and shared files that no checkpoint refers to which is kept: all, if none is.
 	below := ids.AttemptID{Token: c.token, Number: c.attempt.id.Number + 1}
-	c.emit(SweepAttempts{Token: c.token, Below: below, Keep: slices.Clone(keep)})
-	c.live = nil
+	c.emit(SweepAttempts{Token: c.token, Below: below, Keep: keep})
+	c.files = registry{}
 	c.emit(JobEnded{Status: status})
 }

@@ -27,6 +27,11 @@ const (
 	LostProcess FailureKind = iota + 1
 	// UserFailure is an error or panic of user code. Follows the restart strategy.
 	UserFailure
+	// CorruptCheckpoint means that the store has answered, and that a file of the
+	// restored checkpoint is missing or is not what was written. The job goes on
+	// from an older one if it may (fallback.go), and fails otherwise. A read that
+	// failed is never this: it is a LostProcess (I9).
+	CorruptCheckpoint
 	// PermanentFailure means that a restart cannot cure it. The job fails at once.
 	PermanentFailure
 )
@@ -38,6 +43,8 @@ func (k FailureKind) String() string {
 		return "lost-process"
 	case UserFailure:
 		return "user-failure"
+	case CorruptCheckpoint:
+		return "corrupt-checkpoint"
 	case PermanentFailure:
 		return "permanent"
 	}
@@ -141,20 +148,22 @@ type (
 	// Fenced means that a swap found a larger token or foreign content. This leader is over.
 	Fenced struct{ Token ids.FencingToken }
 
-	// CheckpointLoaded means that the metadata to restore from was read.
+	// CheckpointLoaded answers LoadCheckpoint: the metadata was read.
 	CheckpointLoaded struct {
 		Token      ids.FencingToken
 		Ref        CheckpointRef
 		Base       string // handle names are relative to it
 		Checkpoint *snapshot.CompletedCheckpoint
 	}
-	// CheckpointLoadFailed is Permanent when it is corrupt or does not fit the
-	// graph; otherwise the read failed and is tried again (I9).
+	// CheckpointLoadFailed says why the metadata could not be loaded.
+	// LostProcess: the read failed and is tried again (I9). CorruptCheckpoint:
+	// the store has answered that it is missing or broken. PermanentFailure:
+	// it is intact, and not for this program.
 	CheckpointLoadFailed struct {
-		Token     ids.FencingToken
-		Ref       CheckpointRef
-		Reason    string
-		Permanent bool
+		Token  ids.FencingToken
+		Ref    CheckpointRef
+		Reason string
+		Kind   FailureKind
 	}
 
 	// SlotsGranted answers RequestSlots.

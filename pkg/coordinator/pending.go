@@ -23,6 +23,8 @@ const (
 	// Unknown: no checkpoint of that number was ever triggered here, or it is
 	// long over.
 	Unknown
+	// Refused: it refers to files that it must not; the checkpoint is declined.
+	Refused
 )
 
 // stage is how far a pending checkpoint has come.
@@ -46,10 +48,15 @@ type pendingCheckpoint struct {
 	request     savepointRequest // savepoints
 	dir         string           // savepoints: the directory below which it has its own
 
-	acks  []*snapshot.SubtaskState // by number of subtask
-	acked int
-	size  int64
-	uri   string // once persisted
+	// base is the published checkpoint whose shared files it may refer to; it
+	// is pinned until this one has ended. 0 for none.
+	base ids.CheckpointID
+
+	acks     []*snapshot.SubtaskState // by number of subtask
+	acked    int
+	size     int64
+	uploaded int64  // of size, what was uploaded for it
+	uri      string // once persisted
 }
 
 // isSavepoint reports whether a user asked for it.
@@ -70,11 +77,28 @@ func (p *pendingCheckpoint) eachHandle(f func(snapshot.StateHandle)) {
 	}
 }
 
+// misplaced says which handle of an acknowledgement must not be in it, and
+// why; empty for a sound one. See registry.
+func (c *Coordinator) misplaced(p *pendingCheckpoint, ack *snapshot.SubtaskState) string {
+	reason := ""
+	ack.EachHandle(func(h snapshot.StateHandle) {
+		switch {
+		case reason != "" || !h.IsShared():
+		case p.isSavepoint():
+			reason = fmt.Sprintf("it refers to the shared file %s, and a savepoint has all files in its own directory", h.Name)
+		case h.SharedSince != p.id && !c.files.has(p.base, h):
+			reason = fmt.Sprintf("it refers to the shared file %s of checkpoint %d, which neither was uploaded for it nor is a file of its base %d",
+				h.Name, h.SharedSince, p.base)
+		}
+	})
+	return reason
+}
+
 // view is what users see of it.
 func (p *pendingCheckpoint) view(subtasks int) CheckpointView {
 	return CheckpointView{
 		ID: p.id, Kind: p.kind, Status: CheckpointInProgress, TriggeredAt: p.triggeredAt,
-		Size: p.size, Acked: p.acked, Subtasks: subtasks,
+		Size: p.size, Uploaded: p.uploaded, Acked: p.acked, Subtasks: subtasks,
 	}
 }
 
@@ -146,61 +170,39 @@ type endedCheckpoint struct {
 // stream of a living executor, so they are late by a few checkpoints at most.
 const endedMax = 64
 
-// liveFiles are the names of the files of a published checkpoint.
-type liveFiles struct {
-	id    ids.CheckpointID
-	names map[string]struct{}
-}
-
-// keepLive notes the files of a published checkpoint: whatever is discarded
-// from now on, they are not (I4).
-func (c *Coordinator) keepLive(id ids.CheckpointID, each func(func(snapshot.StateHandle))) {
-	for i := range c.live {
-		if c.live[i].id == id {
-			return
-		}
-	}
-	files := liveFiles{id: id, names: make(map[string]struct{})}
-	each(func(h snapshot.StateHandle) {
-		if !h.IsInline() {
-			files.names[h.Name] = struct{}{}
-		}
-	})
-	c.live = append(c.live, files)
-}
-
-// dropLive forgets the files of a checkpoint that is discarded.
-func (c *Coordinator) dropLive(id ids.CheckpointID) {
-	for i := range c.live {
-		if c.live[i].id == id {
-			c.live = append(c.live[:i], c.live[i+1:]...)
-			return
-		}
-	}
-}
-
-func (c *Coordinator) isLive(name string) bool {
-	for i := range c.live {
-		if _, ok := c.live[i].names[name]; ok {
-			return true
-		}
-	}
-	return false
-}
-
-// discard deletes files of a checkpoint that is given up. Names that a
-// published checkpoint refers to stay, as do bytes that have no file (I4).
+// discard deletes files of a checkpoint that will never be published: those
+// that are private to it, and those shared ones that were uploaded for it. Shared
+// files of other checkpoints that it refers to are not its own. Nothing that a
+// registered checkpoint refers to goes, nor bytes that have no file (I4).
 func (c *Coordinator) discard(id ids.CheckpointID, dir string, metadata bool, each func(func(snapshot.StateHandle))) {
-	var handles []snapshot.StateHandle
+	var private, shared []snapshot.StateHandle
 	each(func(h snapshot.StateHandle) {
+		switch {
+		case h.IsInline():
+		case h.IsShared():
+			if h.SharedSince == id && !c.files.needs(h) {
+				shared = append(shared, h)
+			}
 		// A savepoint's names are relative to its own directory and cannot
 		// meet those of checkpoints.
-		if !h.IsInline() && (dir != "" || !c.isLive(h.Name)) {
-			handles = append(handles, h)
+		case dir != "" || !c.files.needs(h):
+			private = append(private, h)
 		}
 	})
-	if len(handles) > 0 || metadata {
-		c.emit(DiscardHandles{Checkpoint: id, Dir: dir, Handles: handles, Metadata: metadata})
+	if dir == "" && !metadata {
+		private, shared = append(private, shared...), nil
+	}
+	if len(private) > 0 || metadata {
+		c.emit(DiscardHandles{Checkpoint: id, Dir: dir, Handles: private, Metadata: metadata})
+	}
+	// Not below the directory of the checkpoint or savepoint.
+	c.discardShared(id, shared)
+}
+
+// discardShared deletes shared files that nothing refers to.
+func (c *Coordinator) discardShared(id ids.CheckpointID, files []snapshot.StateHandle) {
+	if len(files) > 0 {
+		c.emit(DiscardHandles{Checkpoint: id, Handles: files})
 	}
 }
 

@@ -4,12 +4,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirstream/weir/pkg/graph"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // restorePoint is what the current attempt starts from.
 type restorePoint struct {
+	// unread are older retained checkpoints whose files are not known yet:
+	// those of a leader before us. They are read before ref.
+	unread []CheckpointRef
+	// sweepDue: fenced attempts are swept once the files of all are known.
+	sweepDue bool
 	// ref is what is loaded; ID 0 with a URI for the savepoint of the
 	// submission until it is read, ID 0 without for a start from nothing.
 	ref  CheckpointRef
@@ -88,17 +94,15 @@ func (c *Coordinator) nextAttempt() {
 // change Latest is under way.
 func (c *Coordinator) beginAttempt(now time.Time) {
 	desired := &c.record.desired
+	sweepDue := false
 	if !desired.StartedAt.IsZero() || c.attempt.id.Number > 1 {
-		keep := append([]CheckpointRef(nil), desired.Retained...)
-		if desired.StopSavepoint {
-			keep = append(keep, desired.Latest)
-		}
-		c.emit(SweepAttempts{Token: c.token, Below: c.attempt.id, Keep: keep})
+		sweepDue = true
 	}
-	c.restored = restorePoint{}
+	c.restored = restorePoint{unread: c.unknownRetained(), sweepDue: sweepDue}
+	c.sweepFenced()
 	switch {
 	case desired.Latest.ID != 0:
-		c.restored.ref = desired.Latest
+		c.restored.ref = c.restorable()
 	case c.cfg.RestoreFrom != "":
 		// Also after failures, until the job has a checkpoint of its own.
 		c.restored.ref = CheckpointRef{URI: c.cfg.RestoreFrom}
@@ -108,20 +112,89 @@ func (c *Coordinator) beginAttempt(now time.Time) {
 		return
 	}
 	c.phase, c.retries = phaseLoad, 0
-	c.detail = "reading " + c.restored.ref.URI
-	c.emit(LoadCheckpoint{Token: c.token, Ref: c.restored.ref})
+	c.loadNext()
+}
+
+// unknownRetained are the retained checkpoints, but for the one that is
+// restored, whose files are not known.
+func (c *Coordinator) unknownRetained() []CheckpointRef {
+	var unknown []CheckpointRef
+	for _, ref := range c.ownRetained() {
+		if ref.ID != c.record.desired.Latest.ID && !c.files.knows(ref.ID) {
+			unknown = append(unknown, ref)
+		}
+	}
+	return unknown
+}
+
+// sweepFenced has fenced attempts swept, if that is due and the files of all
+// retained checkpoints are known. Nothing is pinned yet, see registry.
+func (c *Coordinator) sweepFenced() {
+	desired := &c.record.desired
+	known := len(c.restored.unread) == 0 &&
+		(desired.Latest.ID == 0 || desired.StopSavepoint || c.files.knows(desired.Latest.ID))
+	if c.restored.sweepDue && known {
+		c.restored.sweepDue = false
+		c.emit(SweepAttempts{Token: c.token, Below: c.attempt.id, Keep: c.ownRetained()})
+	}
+}
+
+// loading is what is being read in phaseLoad.
+func (c *Coordinator) loading() CheckpointRef {
+	if len(c.restored.unread) > 0 {
+		return c.restored.unread[0]
+	}
+	return c.restored.ref
+}
+
+func (c *Coordinator) loadNext() {
+	ref := c.loading()
+	c.detail = "reading " + ref.URI
+	c.emit(LoadCheckpoint{Token: c.token, Ref: ref})
+}
+
+// onOlderLoaded notes the files of a retained checkpoint that is not restored.
+func (c *Coordinator) onOlderLoaded(now time.Time, e CheckpointLoaded) {
+	if err := c.checkIdentity(e); err != nil {
+		c.onOlderUnreadable(now, e.Ref, err.Error())
+		return
+	}
+	c.files.retain(e.Ref.ID, func(f func(snapshot.StateHandle)) { e.Checkpoint.EachHandle(f) })
+	c.olderDone()
+}
+
+// onOlderUnreadable goes on without: the job does not need it. What it may
+// refer to stays as long as it is retained.
+func (c *Coordinator) onOlderUnreadable(now time.Time, ref CheckpointRef, reason string) {
+	c.note(now, fmt.Sprintf("retained checkpoint %d, %s, cannot be restored from any more, and files that it may refer to are not deleted: %s", ref.ID, ref.URI, reason))
+	c.files.retainUnreadable(ref.ID)
+	c.olderDone()
+}
+
+func (c *Coordinator) olderDone() {
+	c.restored.unread = c.restored.unread[1:]
+	c.retries = 0
+	c.sweepFenced()
+	c.loadNext()
 }
 
 func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
-	if c.phase != phaseLoad || e.Ref != c.restored.ref || e.Checkpoint == nil {
+	if c.phase != phaseLoad || e.Ref != c.loading() || e.Checkpoint == nil {
 		c.dropped.OutOfPlace++
 		return
 	}
 	c.timers.clear(timerLoad)
+	if len(c.restored.unread) > 0 {
+		c.onOlderLoaded(now, e)
+		return
+	}
 	if e.Ref.ID == 0 && c.cfg.AllowNonRestoredState {
 		// The job's own checkpoints have what its graph has.
 		if lost := snapshot.LostOperators(e.Checkpoint, c.restoreTargets()); len(lost) > 0 {
 			c.note(now, fmt.Sprintf("state that the program has no operators for is dropped: %v", lost))
+		}
+		if lost := snapshot.LostStates(e.Checkpoint, c.restoreTargets()); len(lost) > 0 {
+			c.note(now, fmt.Sprintf("state that the program does not register is dropped: %v", lost))
 		}
 		e.Checkpoint = snapshot.WithoutLostState(e.Checkpoint, c.restoreTargets())
 	}
@@ -131,8 +204,9 @@ func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
 	}
 	own := c.record.desired.Latest.ID != 0
 	if own && !c.record.desired.StopSavepoint {
-		c.keepLive(e.Ref.ID, func(f func(snapshot.StateHandle)) { e.Checkpoint.EachHandle(f) })
+		c.files.retain(e.Ref.ID, func(f func(snapshot.StateHandle)) { e.Checkpoint.EachHandle(f) })
 	}
+	c.sweepFenced()
 	// Sinks have the ID in file names, so it must grow over the savepoint's
 	// even if that is another job's.
 	c.nextID = max(c.nextID, e.Checkpoint.ID+1)
@@ -148,39 +222,69 @@ func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
 	}
 	c.resetSources(e.Checkpoint.Splits)
 	c.note(now, fmt.Sprintf("restoring from %s %d, %s", e.Checkpoint.Kind, e.Checkpoint.ID, e.Ref.URI))
+	if len(c.broken) > 0 {
+		c.fallBack(now)
+		return
+	}
 	c.requestSlots(now)
 }
 
 // fitCheckpoint gives the checkpoint's state to the job's subtasks, or says
 // why it does not fit.
 func (c *Coordinator) fitCheckpoint(e CheckpointLoaded) error {
-	if e.Ref.ID != 0 && (e.Checkpoint.ID != e.Ref.ID || e.Checkpoint.Job != c.cfg.Job) {
-		return fmt.Errorf("it is checkpoint %d of job %s, not %d of %s", e.Checkpoint.ID, e.Checkpoint.Job, e.Ref.ID, c.cfg.Job)
+	if err := c.checkIdentity(e); err != nil {
+		return err
 	}
 	states, err := snapshot.Reassign(e.Checkpoint, c.restoreTargets(), c.graph.MaxParallelism)
 	c.restored.states = states
 	return err
 }
 
+// checkIdentity says that what was read is not the job's checkpoint of that ID.
+func (c *Coordinator) checkIdentity(e CheckpointLoaded) error {
+	if e.Ref.ID != 0 && (e.Checkpoint.ID != e.Ref.ID || e.Checkpoint.Job != c.cfg.Job) {
+		return fmt.Errorf("it is checkpoint %d of job %s, not %d of %s", e.Checkpoint.ID, e.Checkpoint.Job, e.Ref.ID, c.cfg.Job)
+	}
+	return nil
+}
+
 // restoreTargets are the operators that take state, in the graph's order.
 func (c *Coordinator) restoreTargets() []snapshot.OperatorTarget {
-	targets := make([]snapshot.OperatorTarget, len(c.graph.Job.Operators))
-	for i, op := range c.graph.Job.Operators {
-		targets[i] = snapshot.OperatorTarget{UID: op.UID, Parallelism: op.Parallelism}
+	return RestoreTargets(c.graph.Job.Operators)
+}
+
+// RestoreTargets are operators as what state is restored into.
+func RestoreTargets(operators []graph.Operator) []snapshot.OperatorTarget {
+	targets := make([]snapshot.OperatorTarget, len(operators))
+	for i, op := range operators {
+		t := snapshot.OperatorTarget{UID: op.UID, Parallelism: op.Parallelism, Described: op.DescribesStates}
+		for _, s := range op.States {
+			t.States = append(t.States, snapshot.StateMeta{Name: s.Name, Kind: s.Kind, Codec: s.Codec, Schema: s.Schema, KeySchema: s.KeySchema})
+		}
+		targets[i] = t
 	}
 	return targets
 }
 
 // onCheckpointLoadFailed tries again for ever unless the content is the
-// trouble: a read that fails never means that there is no checkpoint (I9).
+// trouble (see also fallback.go): a read that fails never means that there is no checkpoint (I9).
 func (c *Coordinator) onCheckpointLoadFailed(now time.Time, e CheckpointLoadFailed) {
-	if c.phase != phaseLoad || e.Ref != c.restored.ref || c.timers.isSet(timerLoad) {
+	if c.phase != phaseLoad || e.Ref != c.loading() || c.timers.isSet(timerLoad) {
 		c.dropped.OutOfPlace++
 		return
 	}
-	if e.Permanent {
+	if older := len(c.restored.unread) > 0; older && (e.Kind == CorruptCheckpoint || e.Kind == PermanentFailure) {
+		c.onOlderUnreadable(now, e.Ref, e.Reason)
+		return
+	}
+	switch e.Kind {
+	case CorruptCheckpoint:
+		c.onMetadataCorrupt(now, e)
+		return
+	case PermanentFailure:
 		c.failForGood(now, permanent("cannot restore from %s: %s", e.Ref.URI, e.Reason))
 		return
+	case LostProcess, UserFailure:
 	}
 	d := c.retryLater(now, timerLoad)
 	c.detail = fmt.Sprintf("cannot read %s, trying again in %s: %s", e.Ref.URI, d, e.Reason)

@@ -187,8 +187,19 @@ func (a args) subtasks() []ids.SubtaskID {
 }
 
 func (a args) failure() Failure {
-	kinds := map[string]FailureKind{"lost": LostProcess, "user": UserFailure, "permanent": PermanentFailure}
+	kinds := map[string]FailureKind{"lost": LostProcess, "user": UserFailure, "corrupt": CorruptCheckpoint, "permanent": PermanentFailure}
 	return Failure{Kind: kinds[a.text("kind", "")], Message: a.text("reason", "boom")}
+}
+
+// loadFailure is of a read that failed, unless it is corrupt or permanent.
+func (a args) loadFailure() FailureKind {
+	switch {
+	case a.flag("corrupt"):
+		return CorruptCheckpoint
+	case a.flag("permanent"):
+		return PermanentFailure
+	}
+	return LostProcess
 }
 
 func (s *scene) command(d *datadriven.TestData) {
@@ -218,7 +229,7 @@ func (s *scene) command(d *datadriven.TestData) {
 	case "loaded":
 		s.step(s.loaded(a))
 	case "load-failed":
-		s.step(CheckpointLoadFailed{Token: a.token(), Ref: s.loading, Reason: a.text("reason", "503"), Permanent: a.flag("permanent")})
+		s.step(CheckpointLoadFailed{Token: a.token(), Ref: s.loading, Reason: a.text("reason", "503"), Kind: a.loadFailure()})
 	case "slots": // slots tms=: one slot on each TaskManager named
 		s.step(SlotsGranted{Attempt: a.attempt(), Slots: slotsOn(a.text("tms", "tm-1,tm-2"))})
 	case "short":
@@ -239,7 +250,7 @@ func (s *scene) command(d *datadriven.TestData) {
 			list = append(list, snapshot.Split{Data: []byte(x)})
 		}
 		s.step(SplitsDiscovered{Attempt: a.attempt(), Operator: "src", Splits: list, Complete: a.flag("complete")})
-	case "ack": // ack c= [of=] [file=] [ended]
+	case "ack": // ack c= [of=] [file=] [shared=] [ended]
 		for _, id := range a.subtasks() {
 			s.step(CheckpointAcked{Attempt: a.attempt(), Checkpoint: a.checkpoint(), State: s.state(a, id)})
 		}
@@ -304,7 +315,12 @@ func (s *scene) newJob(a args) {
 	r.FixedAttempts, r.FixedDelay = a.number("fixed-attempts", 0), a.duration("fixed-delay", 0)
 	s.cfg.RestoreFrom, s.cfg.AllowNonRestoredState = a.text("restore-from", ""), a.flag("allow-non-restored")
 	s.cfg.ClaimRestored = a.flag("claim")
+	s.cfg.AllowDuplicates = a.flag("allow-duplicates")
+	k.Incremental = a.flag("incremental")
 	s.graph = testGraph(s.t, a.number("parallelism", 2))
+	for i := range s.graph.Job.Operators {
+		s.graph.Job.Operators[i].CommitsRevocable = s.graph.Job.Operators[i].TwoPhase && a.flag("revocable")
+	}
 	s.c = New(s.cfg, s.graph)
 	s.step(DeadlinePassed{})
 }
@@ -325,7 +341,7 @@ func (s *scene) boot(a args) {
 	if s.c.record.updating {
 		s.recordUpdated(s.c.token, s.revision)
 	}
-	if s.c.phase == phaseLoad {
+	for s.c.phase == phaseLoad {
 		s.step(s.loaded(a))
 	}
 	s.step(SlotsGranted{Attempt: s.c.attempt.id, Slots: slotsOn(a.text("tms", "tm-1,tm-2"))})
@@ -375,16 +391,35 @@ func (s *scene) loaded(a args) CheckpointLoaded {
 	return CheckpointLoaded{Token: a.token(), Ref: s.loading, Base: "base", Checkpoint: cc}
 }
 
-// state is what a subtask acknowledges: one file, named f<checkpoint>-<subtask> unless file= says otherwise.
+// state is what a subtask acknowledges: one file, named f<checkpoint>-<subtask>
+// unless file= says otherwise, and for subtask 1/0 those of shared=x,y@3: x was
+// uploaded for this checkpoint, y for checkpoint 3.
 func (s *scene) state(a args, id ids.SubtaskID) snapshot.SubtaskState {
 	uid := s.graph.Vertices[id.Vertex].Chain[0]
 	name := a.text("file", fmt.Sprintf("f%d-%s", a.checkpoint(), id))
-	return snapshot.SubtaskState{Subtask: id, EndOfData: a.flag("ended"), Operators: []snapshot.OperatorSubtaskState{{
+	state := snapshot.OperatorSubtaskState{
 		UID: uid,
 		Lists: []snapshot.OperatorStateHandle{{
 			Name: "l", Redistribution: snapshot.SplitEvenly, Handle: snapshot.StateHandle{Name: name, Size: 10}, Elements: []int64{10},
 		}},
-	}}}
+	}
+	if shared := a.text("shared", ""); shared != "" && id == (ids.SubtaskID{Vertex: 1}) {
+		for _, one := range strings.Split(shared, ",") {
+			file, since, isOld := strings.Cut(one, "@")
+			h := snapshot.StateHandle{Name: "shared/" + file, Size: 100, SharedSince: a.checkpoint()}
+			if isOld {
+				n, err := strconv.Atoi(since)
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				h.SharedSince = ids.CheckpointID(n)
+			}
+			state.Lists = append(state.Lists, snapshot.OperatorStateHandle{
+				Name: "s-" + file, Redistribution: snapshot.SplitEvenly, Handle: h, Elements: []int64{100},
+			})
+		}
+	}
+	return snapshot.SubtaskState{Subtask: id, EndOfData: a.flag("ended"), Operators: []snapshot.OperatorSubtaskState{state}}
 }
 
 func (s *scene) printStatus(a args) {
@@ -402,7 +437,11 @@ func (s *scene) printStatus(a args) {
 	}
 	if a.flag("checkpoints") {
 		for _, k := range st.Checkpoints {
-			fmt.Fprintf(&s.out, "%d %s %s %d/%d size=%d took=%s %s\n", k.ID, k.Kind, k.Status, k.Acked, k.Subtasks, k.Size, k.Duration, k.Reason)
+			size := fmt.Sprint(k.Size)
+			if k.Uploaded != k.Size {
+				size += fmt.Sprintf(" uploaded=%d", k.Uploaded)
+			}
+			fmt.Fprintf(&s.out, "%d %s %s %d/%d size=%s took=%s %s\n", k.ID, k.Kind, k.Status, k.Acked, k.Subtasks, size, k.Duration, k.Reason)
 		}
 	}
 	if a.flag("tasks") {

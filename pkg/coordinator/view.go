@@ -76,14 +76,15 @@ type CheckpointView struct {
 	Reason      string // why it failed
 	TriggeredAt time.Time
 	Duration    time.Duration // from trigger to end; 0 while in progress
-	Size        int64         // stored bytes, of what is acknowledged
+	Size        int64         // bytes of all files it refers to, of what is acknowledged
+	Uploaded    int64         // of these, the bytes that were uploaded for it: its incremental size
 	Acked       int
 	Subtasks    int
 	Path        string // of a completed one
 }
 
 // AckCounts counts acknowledgements by what became of them.
-type AckCounts struct{ Accepted, Duplicate, Late, Unknown int64 }
+type AckCounts struct{ Accepted, Duplicate, Late, Unknown, Refused int64 }
 
 // DroppedEvents counts the events that no longer applied when they came.
 type DroppedEvents struct {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,13 +42,15 @@ type world struct {
 	requests  RequestID
 	ended     bool
 	completed int
+	shared    sharedStore
+	quiescent int // how often all was quiet, and no shared file too many
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 1)), now: epoch, durable: Record{Status: Created},
 		metadata: map[ids.CheckpointID]*snapshot.CompletedCheckpoint{}, persisted: map[ids.CheckpointID]bool{},
-		open: map[RequestID]bool{},
+		open: map[RequestID]bool{}, shared: sharedStore{files: map[string]sharedFile{}},
 	}
 	for range 3 {
 		w.register()
@@ -75,12 +78,17 @@ func (w *world) takeOver() {
 		w.durable = *w.inFlight
 	}
 	w.inFlight = nil
+	w.shared.deletions, w.shared.unreadable = nil, false
 	w.token++
 	w.open = map[RequestID]bool{}
 	cfg := testConfig()
 	cfg.Seed = w.seed
 	cfg.Checkpointing.TolerableFailures = int(w.seed%3) - 1
 	cfg.Restart.Attempts = 1000
+	cfg.Checkpointing.Incremental = w.seed%7 != 0
+	cfg.Checkpointing.MaxConcurrent = int(w.seed%4) + 1
+	cfg.Checkpointing.Retained = int(w.seed%3) + 1
+	cfg.Checkpointing.Retention = []Retention{DeleteOnCancellation, RetainOnCancellation, NoExternalizedCheckpoints}[w.seed/2%3]
 	w.c = New(cfg, testGraph(w.t, 3))
 	w.mail = nil
 	w.deliver(DeadlinePassed{})
@@ -126,10 +134,18 @@ func (w *world) deliver(ev Event) {
 	default:
 		w.said = append(w.said, ev)
 	}
-	for _, e := range w.c.Step(w.now, ev) {
+	effects := w.c.Step(w.now, ev)
+	for _, e := range effects {
 		fmt.Fprintf(&w.trace, "    %s\n", e)
 		w.check(ev, e)
+		w.delete(e)
 		w.answer(e)
+	}
+	for w.ended && len(w.shared.deletions) > 0 {
+		w.runDeletion()
+	}
+	if len(effects) > 0 || w.shared.changed { // otherwise nothing is needed that was not, nor gone that was there
+		w.checkShared()
 	}
 	at, ok := w.c.NextDeadline()
 	if ok && w.c.Status().Status.IsTerminal() {
@@ -200,7 +216,7 @@ func (w *world) check(cause Event, e Effect) {
 		}
 		w.write(e.Record)
 	case LoadCheckpoint:
-		if e.Ref != w.durable.Latest || w.inFlight != nil && w.inFlight.Latest != w.durable.Latest {
+		if e.Ref != w.durable.Latest && !slices.Contains(w.durable.Retained, e.Ref) || w.inFlight != nil && w.inFlight.Latest != w.durable.Latest {
 			w.fail("I10: %s, the record's latest is %s", e, w.durable.Latest)
 		}
 	case DiscardHandles:
@@ -265,7 +281,12 @@ func (w *world) answer(e Effect) {
 		post(JobClaimed{Token: w.token, Record: w.durable.clone()})
 	case LoadCheckpoint:
 		if w.chance(3) {
-			post(CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: "503"})
+			post(CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: "503", Kind: LostProcess})
+			return
+		}
+		if e.Ref != w.durable.Latest && w.chance(6) {
+			w.shared.unreadable = true
+			post(CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: "corrupt", Kind: CorruptCheckpoint})
 			return
 		}
 		post(CheckpointLoaded{Token: e.Token, Ref: e.Ref, Checkpoint: w.metadata[e.Ref.ID]})
@@ -312,13 +333,17 @@ func (w *world) answer(e Effect) {
 				post(CheckpointDeclined{Attempt: e.Executor.Attempt, Checkpoint: id, Subtask: s, Reason: "disk full"})
 				continue
 			}
+			var shared []snapshot.OperatorStateHandle
+			if !e.Barrier.Savepoint {
+				shared = w.upload(e.Executor.Attempt, id, e.Barrier.Base)
+			}
 			w.files++
 			post(CheckpointAcked{Attempt: e.Executor.Attempt, Checkpoint: id, State: snapshot.SubtaskState{
 				Subtask: s,
-				Operators: []snapshot.OperatorSubtaskState{{UID: w.c.graph.Vertices[s.Vertex].Chain[0], Lists: []snapshot.OperatorStateHandle{{
+				Operators: []snapshot.OperatorSubtaskState{{UID: w.c.graph.Vertices[s.Vertex].Chain[0], Lists: append(shared, snapshot.OperatorStateHandle{
 					Name: "l", Redistribution: snapshot.SplitEvenly, Elements: []int64{1},
 					Handle: snapshot.StateHandle{Name: fmt.Sprint("file-", w.files), Size: 1},
-				}}}},
+				})}},
 			}})
 		}
 	case NotifyComplete:
@@ -335,6 +360,9 @@ func (w *world) answer(e Effect) {
 
 // step does one random thing.
 func (w *world) step() {
+	if w.r.IntN(3) == 0 {
+		w.runDeletion()
+	}
 	switch n := w.r.IntN(100); {
 	case len(w.mail) > 0 && (n < 80 || w.calm):
 		i := w.r.IntN(len(w.mail))
@@ -428,19 +456,20 @@ var walkSeeds = flag.Int("walk.seeds", 300, "how many seeds TestRandomWalk plays
 // request is answered once, and once the faults stop the job makes progress and ends.
 // Equal seeds give equal traces.
 func TestRandomWalk(t *testing.T) {
-	completed, restarts := 0, 0
+	completed, restarts, quiescent := 0, 0, 0
 	for seed := range uint64(*walkSeeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := walk(t, seed)
 			completed += w.completed
 			restarts += w.durable.Restarts
+			quiescent += w.quiescent
 			if seed%10 == 0 && walk(t, seed).trace.String() != w.trace.String() {
 				t.Fatalf("seed %d gave two traces", seed)
 			}
 		})
 	}
-	if completed == 0 || restarts == 0 {
-		t.Fatalf("the walks tell nothing: %d checkpoints, %d restarts", completed, restarts)
+	if completed == 0 || restarts == 0 || quiescent == 0 {
+		t.Fatalf("the walks tell nothing: %d checkpoints, %d restarts, quiet %d times", completed, restarts, quiescent)
 	}
-	t.Logf("%d checkpoints published, %d restarts", completed, restarts)
+	t.Logf("%d checkpoints published, %d restarts, quiet %d times", completed, restarts, quiescent)
 }

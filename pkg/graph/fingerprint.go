@@ -32,7 +32,15 @@ func Fingerprint(g JobGraph) string {
 		w.text(op.KeyType)
 		w.flag(op.Bounded)
 		w.flag(op.TwoPhase)
+		w.flag(op.CommitsRevocable)
 		w.flag(op.ChainingDisabled)
+		w.flag(op.DescribesStates)
+		w.number(len(op.States))
+		for _, s := range op.States {
+			for _, text := range []string{s.Name, s.Kind, s.Codec, s.Schema, s.KeySchema} {
+				w.text(text)
+			}
+		}
 	}
 	w.number(len(g.Edges))
 	for _, e := range g.Edges {
@@ -144,7 +152,15 @@ func (d *differences) operator(s, b Operator) {
 	d.field(name+"key type", s.KeyType, b.KeyType)
 	d.field(name+"bounded", s.Bounded, b.Bounded)
 	d.field(name+"two-phase", s.TwoPhase, b.TwoPhase)
+	d.field(name+"commits revocable", s.CommitsRevocable, b.CommitsRevocable)
 	d.field(name+"chaining disabled", s.ChainingDisabled, b.ChainingDisabled)
+	d.field(name+"describes states", s.DescribesStates, b.DescribesStates)
+	d.field(name+"number of states", len(s.States), len(b.States))
+	for i := range min(len(s.States), len(b.States)) {
+		if s.States[i] != b.States[i] {
+			d.add("%sstate %d: submitted %q, built %q", name, i, s.States[i], b.States[i])
+		}
+	}
 	d.field(name+"number of options", len(s.Options), len(b.Options))
 	for i := range min(len(s.Options), len(b.Options)) {
 		so, bo := s.Options[i], b.Options[i]

@@ -54,8 +54,24 @@ type Operator struct {
 	// Stateful operators and sources and sinks must carry a user-given UID.
 	// TwoPhase sinks commit after a checkpoint is published.
 	TwoPhase bool
+	// CommitsRevocable is set for two-phase sinks that can take back what they
+	// have committed: a job that has only such may go back past a commit.
+	CommitsRevocable bool
 	// ChainingDisabled starts a new vertex at this operator.
 	ChainingDisabled bool
+	// DescribesStates says that States are all that the operator registers.
+	// Else nothing is known of its states before it runs.
+	DescribesStates bool
+	States          []State
+}
+
+// State is a state that an operator registers: what the JobManager compares
+// with a checkpoint before anything starts.
+type State struct {
+	// Name and Kind are those under which it is stored.
+	Name, Kind    string
+	Codec, Schema string
+	KeySchema     string
 }
 
 // Option is one connector option.

@@ -15,6 +15,8 @@ const (
 	// operatorsMax is far above what anybody writes by hand and what one
 	// JobManager could show.
 	operatorsMax = 4096
+	// statesMax is of one operator.
+	statesMax = 4096
 	// edgesMax allows every operator a wide union.
 	edgesMax = 4 * operatorsMax
 )

@@ -25,10 +25,15 @@ func ToProto(g JobGraph) *pb.JobGraph {
 			KeyType:          op.KeyType,
 			Bounded:          op.Bounded,
 			TwoPhase:         op.TwoPhase,
+			CommitsRevocable: op.CommitsRevocable,
 			ChainingDisabled: op.ChainingDisabled,
+			DescribesStates:  op.DescribesStates,
 		}
 		for _, option := range op.Options {
 			o.Options = append(o.Options, &pb.Option{Key: option.Key, Value: option.Value})
+		}
+		for _, s := range op.States {
+			o.States = append(o.States, &pb.DeclaredState{Name: s.Name, Kind: s.Kind, Codec: s.Codec, Schema: s.Schema, KeySchema: s.KeySchema})
 		}
 		m.Operators[i] = o
 	}
@@ -63,7 +68,15 @@ func FromProto(m *pb.JobGraph) (JobGraph, error) {
 			KeyType:          o.GetKeyType(),
 			Bounded:          o.GetBounded(),
 			TwoPhase:         o.GetTwoPhase(),
+			CommitsRevocable: o.GetCommitsRevocable(),
 			ChainingDisabled: o.GetChainingDisabled(),
+			DescribesStates:  o.GetDescribesStates(),
+		}
+		if len(o.GetStates()) > statesMax {
+			return JobGraph{}, fmt.Errorf("operator %q has %d states: at most %d are allowed", op.UID, len(o.GetStates()), statesMax)
+		}
+		for _, s := range o.GetStates() {
+			op.States = append(op.States, State{Name: s.GetName(), Kind: s.GetKind(), Codec: s.GetCodec(), Schema: s.GetSchema(), KeySchema: s.GetKeySchema()})
 		}
 		for _, option := range o.GetOptions() {
 			op.Options = append(op.Options, Option{Key: option.GetKey(), Value: option.GetValue()})

@@ -43,7 +43,7 @@ func kindOfExit(p *pb.ExecutorExited) coordinator.FailureKind {
 		return coordinator.PermanentFailure
 	case pb.FailureKind_FAILURE_KIND_USER:
 		return coordinator.UserFailure
-	case pb.FailureKind_FAILURE_KIND_LOST, pb.FailureKind_FAILURE_KIND_UNSPECIFIED:
+	case pb.FailureKind_FAILURE_KIND_LOST, pb.FailureKind_FAILURE_KIND_CORRUPT, pb.FailureKind_FAILURE_KIND_UNSPECIFIED:
 	}
 	return coordinator.LostProcess
 }

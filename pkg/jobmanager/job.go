@@ -147,6 +147,10 @@ func (s *Server) driverEnded(j *job, d *driver.Driver) {
 		timer.Stop()
 		s.mu.Lock()
 		s.dropExecutorsLocked(j.id)
+		for _, tm := range s.mu.taskManagers {
+			// One that is not there has nothing of the job, or drops it in time.
+			_ = tm.session.Send(&pb.TaskManagerCommand{Kind: &pb.TaskManagerCommand_ForgetJob{ForgetJob: &pb.ForgetJob{JobId: string(j.id)}}})
+		}
 		s.mu.Unlock()
 	}
 	if err := j.log.end(); err != nil {
@@ -212,12 +216,14 @@ func coordinatorConfig(j *job) coordinator.Config {
 
 		AllowNonRestoredState: j.spec.GetAllowNonRestoredState(),
 		ClaimRestored:         j.spec.GetClaimRestored(),
+		AllowDuplicates:       config.FallbackAllowDuplicates.Get(c),
 		Checkpointing: coordinator.CheckpointConfig{
 			Interval:          config.CheckpointInterval.Get(c),
 			Timeout:           config.CheckpointTimeout.Get(c),
 			MinPause:          config.CheckpointMinPause.Get(c),
 			MaxConcurrent:     config.CheckpointMaxConcurrent.Get(c),
 			TolerableFailures: config.CheckpointTolerableFailed.Get(c),
+			Incremental:       config.CheckpointIncremental.Get(c),
 			Retained:          config.CheckpointRetained.Get(c),
 			Retention:         retentionOf(config.CheckpointRetention.Get(c)),
 		},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weirstream/weir/pkg/codec/avro"
+	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/pb"
@@ -86,10 +88,27 @@ func (j *job) fitRestore(checkpoint *snapshot.CompletedCheckpoint) error {
 	if err == nil {
 		err = snapshot.CheckKeys(checkpoint, j.keySchema)
 	}
+	if err == nil {
+		err = snapshot.CheckStates(checkpoint, targets, compareSchemas)
+	}
 	if err != nil {
 		return j.refuseRestore(err)
 	}
 	return nil
+}
+
+// compareSchemas knows the codec that state is stored with; bytes of others
+// are read by the codec of the same name and schema.
+func compareSchemas(oldCodec, oldSchema, newCodec, newSchema string) ([]string, error) {
+	changes, err := avro.Compare(oldCodec, oldSchema, newCodec, newSchema)
+	if err != nil {
+		return nil, err
+	}
+	var words []string
+	for _, c := range changes {
+		words = append(words, c.String())
+	}
+	return words, nil
 }
 
 func (j *job) keySchema(uid ids.OperatorUID) string {
@@ -102,11 +121,7 @@ func (j *job) keySchema(uid ids.OperatorUID) string {
 }
 
 func (j *job) restoreTargets() []snapshot.OperatorTarget {
-	var targets []snapshot.OperatorTarget
-	for _, op := range j.graph.Job.Operators {
-		targets = append(targets, snapshot.OperatorTarget{UID: op.UID, Parallelism: op.Parallelism})
-	}
-	return targets
+	return coordinator.RestoreTargets(j.graph.Job.Operators)
 }
 
 // PlanRestore says what the submission would restore, and why it would be
@@ -121,10 +136,10 @@ func (s *Server) PlanRestore(ctx context.Context, r *pb.PlanRestoreRequest) (*pb
 		return nil, err
 	}
 	response := &pb.PlanRestoreResponse{}
-	for _, m := range snapshot.Compare(checkpoint, j.restoreTargets()) {
+	for _, m := range snapshot.Compare(checkpoint, j.restoreTargets(), compareSchemas) {
 		response.States = append(response.States, &pb.RestoredState{
 			Operator: string(m.UID), State: m.State, Kind: m.Kind, Match: m.Match.String(),
-			OldParallelism: int32(m.OldParallelism), NewParallelism: int32(m.NewParallelism),
+			OldParallelism: int32(m.OldParallelism), NewParallelism: int32(m.NewParallelism), Changes: m.Changes,
 		})
 	}
 	if checkpoint == nil {

@@ -517,3 +517,36 @@ func TestArtifactIsCheckedAndBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTaskManagersAreToldOfTheEndOfAJob, so that they drop what they keep of it.
+func TestTaskManagersAreToldOfTheEndOfAJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.close()
+		tm := r.taskManager(helloOf("tm", 1))
+		synctest.Wait()
+		id, err := r.submit(spec("job", 3)) // waits for slots
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		forgotten := func() (jobs []string) {
+			for _, c := range tm.drain() {
+				if f := c.GetForgetJob(); f != nil {
+					jobs = append(jobs, f.GetJobId())
+				}
+			}
+			return jobs
+		}
+		if jobs := forgotten(); len(jobs) != 0 {
+			t.Errorf("told of the end of %v", jobs)
+		}
+		if _, err := r.CancelJob(t.Context(), &pb.CancelJobRequest{JobId: id}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if jobs := forgotten(); len(jobs) != 1 || jobs[0] != id {
+			t.Errorf("told of the end of %v, want %s", jobs, id)
+		}
+	})
+}

@@ -94,11 +94,17 @@ func (s *Server) sweepCheckpoints(ctx context.Context, j *job) error {
 	}
 	if retentionOf(config.CheckpointRetention.Get(j.config)).Keeps(record.Status) {
 		for _, ref := range record.Retained {
-			request.Keep = append(request.Keep, ref.ID)
+			// A claimed one lies elsewhere.
+			if !j.spec.GetClaimRestored() || ref.URI != j.spec.GetRestoreFrom() {
+				request.Keep = append(request.Keep, ref.ID)
+			}
 		}
 	}
 	for {
 		result, err := s.checkpointStore(j.config).Sweep(ctx, request)
+		if result.Left > 0 && !result.More {
+			s.log.Warn("files of an ended job stay: a retained checkpoint, which may refer to them, cannot be read", logfield.Job(j.id), logfield.Count(result.Left))
+		}
 		if result.Deleted > 0 {
 			s.log.Info("deleted what an ended job left", logfield.Job(j.id), logfield.Count(result.Deleted))
 		}

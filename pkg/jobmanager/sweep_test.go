@@ -13,6 +13,7 @@ import (
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/objectstore/faulty"
 	"github.com/weirstream/weir/pkg/pb"
+	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // upload stores an artifact and returns its name.
@@ -123,10 +124,26 @@ func TestI4CheckpointsOfAnEndedJobGoWithTheNextJobManager(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, name := range []string{"chk-1/1.1-0.0.0", "chk-2/1.1-0.0.0"} {
+				for _, name := range []string{"chk-1/1.1-0.0.0", "chk-2/1.1-0.0.0", "shared/1.1/1-0.0.0", "shared/1.1/1-0.0.1"} {
 					if _, err := store.PutIf(t.Context(), id+"/"+name, nil, objectstore.IfAbsent()); err != nil {
 						t.Fatal(err)
 					}
+				}
+				// The second refers to one of the files that were uploaded for the first.
+				checkpoint := &snapshot.CompletedCheckpoint{
+					Job: ids.JobID(id), JobName: "job", ID: 2, Attempt: ids.AttemptID{Token: 1, Number: 1}, Kind: snapshot.Checkpoint,
+					Operators: []snapshot.OperatorState{{UID: "count", Parallelism: 1, MaxParallelism: 1, Subtasks: []snapshot.OperatorSubtaskState{{
+						UID: "count", Keyed: []snapshot.KeyedStateHandle{{Backend: "files", Files: []snapshot.StateFile{{
+							Local: "1.sst", Handle: snapshot.StateHandle{Name: "shared/1.1/1-0.0.0", Size: 1, SharedSince: 1},
+						}}}},
+					}}}},
+				}
+				metadata, err := checkpointstore.EncodeMetadata(checkpoint)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := store.PutIf(t.Context(), id+"/chk-2/_metadata", metadata, objectstore.IfAbsent()); err != nil {
+					t.Fatal(err)
 				}
 				r.open()
 				defer r.close()
@@ -138,7 +155,7 @@ func TestI4CheckpointsOfAnEndedJobGoWithTheNextJobManager(t *testing.T) {
 					}
 					left = append(left, strings.TrimPrefix(object.Name, id+"/"))
 				}
-				want := []string{"chk-2/1.1-0.0.0"}
+				want := []string{"chk-2/1.1-0.0.0", "chk-2/_metadata", "shared/1.1/1-0.0.0"}
 				if retention == "DELETE_ON_CANCELLATION" {
 					want = nil
 				}

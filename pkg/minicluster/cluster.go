@@ -18,6 +18,7 @@ import (
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/pb"
 	"github.com/weirstream/weir/pkg/runtime"
+	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/transport"
 )
 
@@ -38,6 +39,8 @@ type Options struct {
 	OpenStore func(*config.Config) checkpointstore.Opener
 	// Executor replaces the executors, for tests.
 	Executor ExecutorFunc
+	// Backend replaces the state backend of all jobs, for tests.
+	Backend statebackend.Backend
 	// Log takes the log of all parts; nil for none.
 	Log *zap.Logger
 }
@@ -86,7 +89,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 		cluster.options.OpenStore = cluster.stores.Opener
 	}
 	if options.Executor == nil {
-		cluster.options.Executor = executors(cluster.options.OpenStore, options.Log)
+		cluster.options.Executor = executors(cluster.options.OpenStore, options.Backend, options.Log)
 	}
 	cluster.mu.programs = map[string]*operator.Program{}
 	if err := cluster.StartJobManager(ctx); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/weirstream/weir/pkg/pb"
 	"github.com/weirstream/weir/pkg/runtime"
 	"github.com/weirstream/weir/pkg/runtime/executor"
+	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/transport"
 )
 
@@ -27,7 +28,7 @@ const programVariable = "WEIR_MINICLUSTER_PROGRAM"
 type ExecutorFunc func(ctx context.Context, spec runtime.LaunchSpec, program *operator.Program, network transport.Network) error
 
 // executors runs package executor's, as the processes do.
-func executors(open func(*config.Config) checkpointstore.Opener, log *zap.Logger) ExecutorFunc {
+func executors(open func(*config.Config) checkpointstore.Opener, backend statebackend.Backend, log *zap.Logger) ExecutorFunc {
 	return func(ctx context.Context, spec runtime.LaunchSpec, program *operator.Program, network transport.Network) error {
 		c, err := config.FromMap(spec.Config)
 		if err != nil {
@@ -35,7 +36,7 @@ func executors(open func(*config.Config) checkpointstore.Opener, log *zap.Logger
 		}
 		e, err := executor.New(executor.Options{
 			Spec: spec.ExecutorSpec(), Program: program, Network: network,
-			Store: checkpointstore.New(open(c)), Log: log.Named("executor"), Output: &lineWriter{each: spec.Output},
+			Store: checkpointstore.New(open(c)), Log: log.Named("executor"), Output: &lineWriter{each: spec.Output}, Backend: backend,
 		})
 		if err != nil {
 			return errors.Join(err, executor.ErrUnusable)

@@ -3,6 +3,7 @@ package operator
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -47,7 +48,18 @@ type Place struct {
 	Savepoints         []ids.CheckpointID
 	Output             io.Writer
 	Backend            statebackend.Backend
-	Now                func() time.Time
+	// Dir is the subtask's directory on local disk; every operator gets one in it.
+	Dir string
+	Now func() time.Time
+}
+
+// operatorDir is the directory of the operator at a place in the chain. UIDs
+// may have bytes that no file name has.
+func (p *Place) operatorDir(i int) string {
+	if p.Dir == "" {
+		return ""
+	}
+	return filepath.Join(p.Dir, fmt.Sprintf("operator-%d", i))
 }
 
 // Assemble makes the code of one subtask from the program: from the tail of
@@ -76,7 +88,7 @@ func Assemble(p *Program, g *graph.ExecutionGraph, at Place, outbox Outbox) (*Ch
 		}
 		a.instances[uid] = inst
 	}
-	for _, uid := range v.Chain {
+	for i, uid := range v.Chain {
 		a.chain.Operators = append(a.chain.Operators, ChainOperator{
 			Instance: a.instances[uid],
 			Upstream: a.upstream(uid),
@@ -86,6 +98,7 @@ func Assemble(p *Program, g *graph.ExecutionGraph, at Place, outbox Outbox) (*Ch
 				Index: int(at.Subtask.Index), Parallelism: v.Parallelism, MaxParallelism: g.MaxParallelism,
 				KeyGroups:          keygroup.RangeOf(int(at.Subtask.Index), v.Parallelism, g.MaxParallelism),
 				RestoredCheckpoint: at.RestoredCheckpoint, Savepoints: at.Savepoints, Output: at.Output, Backend: at.Backend, Now: at.Now,
+				Dir:  at.operatorDir(i),
 				Time: a.chain.Time, Watermark: watermark.None,
 			},
 		})

@@ -18,6 +18,7 @@ func (c *Context) openLists() { c.lists = state.NewOperator(c.Operator, c.Index)
 func RestoreLists(o *state.Operator, r *Restored) error {
 	stored := make(map[string][][]byte, len(r.Lists))
 	for name, elements := range r.Lists {
+		stored[name] = nil // a list that is empty is there all the same
 		for _, e := range elements {
 			stored[name] = append(stored[name], e.Bytes)
 		}

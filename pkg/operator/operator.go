@@ -39,6 +39,9 @@ type Context struct {
 	Output io.Writer
 	// Backend opens the keyed state of keyed operators.
 	Backend statebackend.Backend
+	// Dir is a directory on local disk for the operator's state alone; it may
+	// not exist yet.
+	Dir string
 	// Now is the clock that states with time-to-live go by; nil if the runtime
 	// has none. It is read once for several records.
 	Now func() time.Time

@@ -54,6 +54,19 @@ type TwoPhase[T any] interface {
 	Describe() Description
 }
 
+// Revocable is implemented by a TwoPhase sink that can take back what it has
+// committed. When the newest checkpoint of a job turns out to be corrupt, the
+// job goes on from an older one, and writes again what came after it. It does
+// so by itself only if all its TwoPhase sinks are revocable; it fails
+// otherwise, unless execution.checkpointing.fallback.allow-duplicates is set.
+//
+// What there is to take back is found by Committer.Recover, see Recovery.
+type Revocable interface {
+	// CommitsAreRevocable is asked when the graph is built, and its answer is
+	// part of the graph's fingerprint.
+	CommitsAreRevocable() bool
+}
+
 // TwoPhaseWriter writes the records of one subtask, on its goroutine.
 type TwoPhaseWriter[T any] interface {
 	Write(v T) error
@@ -85,7 +98,8 @@ type Committable []byte
 type Committer interface {
 	// Recover is called once at the start of every attempt, before Commit, in
 	// every subtask. The committer of subtask 0 removes what earlier attempts
-	// of the same job and operator left behind and nothing needs: see Recovery.
+	// of the same job and operator left behind and nothing needs, and takes back
+	// what they committed too much if the sink is Revocable: see Recovery.
 	Recover(ctx context.Context, r Recovery) error
 	// Commit makes the transactions visible. It is idempotent: a committable
 	// may be given again, by another subtask or another job, after its commit
@@ -108,6 +122,15 @@ type Committer interface {
 // unless a savepoint may hold them: one of Savepoints that is their checkpoint
 // or a later one, since a committable stays in every snapshot until its commit
 // is known.
+//
+// What earlier attempts of the job have committed for checkpoints after
+// Restored is too much: the job has fallen back from them, and what they wrote
+// comes again, under later checkpoints. (Without a fallback there is none of
+// it, since nothing is committed before its checkpoint is what is restored.)
+// A Revocable sink takes it back, whatever subtask committed it. What one of
+// Savepoints may hold becomes prepared again, anything else goes away. It may
+// be interrupted, and is then asked again; and a process of an older attempt
+// that does not know yet that it was replaced may commit meanwhile.
 type Recovery struct {
 	Attempt    ids.AttemptID
 	Restored   ids.CheckpointID

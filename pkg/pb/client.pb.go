@@ -670,9 +670,10 @@ type RestoredState struct {
 	Operator       string                 `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"`
 	State          string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // empty: the operator has no stored state
 	Kind           string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	Match          string                 `protobuf:"bytes,4,opt,name=match,proto3" json:"match,omitempty"`                                          // matches, new, dropped
+	Match          string                 `protobuf:"bytes,4,opt,name=match,proto3" json:"match,omitempty"`                                          // matches, migrated, new, dropped, incompatible
 	OldParallelism int32                  `protobuf:"varint,5,opt,name=old_parallelism,json=oldParallelism,proto3" json:"old_parallelism,omitempty"` // 0: the checkpoint does not have the operator
 	NewParallelism int32                  `protobuf:"varint,6,opt,name=new_parallelism,json=newParallelism,proto3" json:"new_parallelism,omitempty"` // 0: the graph does not have it
+	Changes        []string               `protobuf:"bytes,7,rep,name=changes,proto3" json:"changes,omitempty"`                                      // of a migrated state, in words; of an incompatible one why
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -747,6 +748,13 @@ func (x *RestoredState) GetNewParallelism() int32 {
 		return x.NewParallelism
 	}
 	return 0
+}
+
+func (x *RestoredState) GetChanges() []string {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
 }
 
 type JobSummary struct {
@@ -1587,6 +1595,7 @@ type CheckpointInfo struct {
 	Acked           int32                  `protobuf:"varint,8,opt,name=acked,proto3" json:"acked,omitempty"`
 	Subtasks        int32                  `protobuf:"varint,9,opt,name=subtasks,proto3" json:"subtasks,omitempty"`
 	Path            string                 `protobuf:"bytes,10,opt,name=path,proto3" json:"path,omitempty"`
+	Uploaded        int64                  `protobuf:"varint,11,opt,name=uploaded,proto3" json:"uploaded,omitempty"` // of size, the bytes that were uploaded for it
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1689,6 +1698,13 @@ func (x *CheckpointInfo) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *CheckpointInfo) GetUploaded() int64 {
+	if x != nil {
+		return x.Uploaded
+	}
+	return 0
 }
 
 type ListCheckpointsRequest struct {
@@ -2149,14 +2165,15 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x04 \x01(\x04R\n" +
 	"checkpoint\x12\x15\n" +
-	"\x06job_id\x18\x05 \x01(\tR\x05jobId\"\xbd\x01\n" +
+	"\x06job_id\x18\x05 \x01(\tR\x05jobId\"\xd7\x01\n" +
 	"\rRestoredState\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05match\x18\x04 \x01(\tR\x05match\x12'\n" +
 	"\x0fold_parallelism\x18\x05 \x01(\x05R\x0eoldParallelism\x12'\n" +
-	"\x0fnew_parallelism\x18\x06 \x01(\x05R\x0enewParallelism\"\xb4\x01\n" +
+	"\x0fnew_parallelism\x18\x06 \x01(\x05R\x0enewParallelism\x12\x18\n" +
+	"\achanges\x18\a \x03(\tR\achanges\"\xb4\x01\n" +
 	"\n" +
 	"JobSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -2229,7 +2246,7 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\x04R\n" +
-	"checkpoint\"\x8b\x02\n" +
+	"checkpoint\"\xa7\x02\n" +
 	"\x0eCheckpointInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
@@ -2242,7 +2259,8 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x05acked\x18\b \x01(\x05R\x05acked\x12\x1a\n" +
 	"\bsubtasks\x18\t \x01(\x05R\bsubtasks\x12\x12\n" +
 	"\x04path\x18\n" +
-	" \x01(\tR\x04path\"/\n" +
+	" \x01(\tR\x04path\x12\x1a\n" +
+	"\buploaded\x18\v \x01(\x03R\buploaded\"/\n" +
 	"\x16ListCheckpointsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\x8a\x01\n" +
 	"\x17ListCheckpointsResponse\x129\n" +

@@ -93,6 +93,7 @@ const (
 	FailureKind_FAILURE_KIND_USER        FailureKind = 1 // error or panic of user code
 	FailureKind_FAILURE_KIND_PERMANENT   FailureKind = 2 // a restart cannot cure it
 	FailureKind_FAILURE_KIND_LOST        FailureKind = 3 // a process or connection was lost
+	FailureKind_FAILURE_KIND_CORRUPT     FailureKind = 4 // a file of the restored checkpoint is missing or broken, as the store has answered
 )
 
 // Enum value maps for FailureKind.
@@ -102,12 +103,14 @@ var (
 		1: "FAILURE_KIND_USER",
 		2: "FAILURE_KIND_PERMANENT",
 		3: "FAILURE_KIND_LOST",
+		4: "FAILURE_KIND_CORRUPT",
 	}
 	FailureKind_value = map[string]int32{
 		"FAILURE_KIND_UNSPECIFIED": 0,
 		"FAILURE_KIND_USER":        1,
 		"FAILURE_KIND_PERMANENT":   2,
 		"FAILURE_KIND_LOST":        3,
+		"FAILURE_KIND_CORRUPT":     4,
 	}
 )
 
@@ -992,6 +995,51 @@ func (x *StopExecutor) GetGraceMs() int64 {
 	return 0
 }
 
+// ForgetJob says that a job has ended for good: what is kept of it goes.
+type ForgetJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetJob) Reset() {
+	*x = ForgetJob{}
+	mi := &file_weir_v1_control_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetJob) ProtoMessage() {}
+
+func (x *ForgetJob) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_control_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetJob.ProtoReflect.Descriptor instead.
+func (*ForgetJob) Descriptor() ([]byte, []int) {
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ForgetJob) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
 type TaskManagerCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -1001,6 +1049,7 @@ type TaskManagerCommand struct {
 	//	*TaskManagerCommand_Heartbeat
 	//	*TaskManagerCommand_LaunchExecutor
 	//	*TaskManagerCommand_StopExecutor
+	//	*TaskManagerCommand_ForgetJob
 	Kind          isTaskManagerCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1008,7 +1057,7 @@ type TaskManagerCommand struct {
 
 func (x *TaskManagerCommand) Reset() {
 	*x = TaskManagerCommand{}
-	mi := &file_weir_v1_control_proto_msgTypes[12]
+	mi := &file_weir_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1069,7 @@ func (x *TaskManagerCommand) String() string {
 func (*TaskManagerCommand) ProtoMessage() {}
 
 func (x *TaskManagerCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[12]
+	mi := &file_weir_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1082,7 @@ func (x *TaskManagerCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskManagerCommand.ProtoReflect.Descriptor instead.
 func (*TaskManagerCommand) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskManagerCommand) GetKind() isTaskManagerCommand_Kind {
@@ -1088,6 +1137,15 @@ func (x *TaskManagerCommand) GetStopExecutor() *StopExecutor {
 	return nil
 }
 
+func (x *TaskManagerCommand) GetForgetJob() *ForgetJob {
+	if x != nil {
+		if x, ok := x.Kind.(*TaskManagerCommand_ForgetJob); ok {
+			return x.ForgetJob
+		}
+	}
+	return nil
+}
+
 type isTaskManagerCommand_Kind interface {
 	isTaskManagerCommand_Kind()
 }
@@ -1112,6 +1170,10 @@ type TaskManagerCommand_StopExecutor struct {
 	StopExecutor *StopExecutor `protobuf:"bytes,5,opt,name=stop_executor,json=stopExecutor,proto3,oneof"`
 }
 
+type TaskManagerCommand_ForgetJob struct {
+	ForgetJob *ForgetJob `protobuf:"bytes,6,opt,name=forget_job,json=forgetJob,proto3,oneof"`
+}
+
 func (*TaskManagerCommand_Accepted) isTaskManagerCommand_Kind() {}
 
 func (*TaskManagerCommand_Refused) isTaskManagerCommand_Kind() {}
@@ -1121,6 +1183,8 @@ func (*TaskManagerCommand_Heartbeat) isTaskManagerCommand_Kind() {}
 func (*TaskManagerCommand_LaunchExecutor) isTaskManagerCommand_Kind() {}
 
 func (*TaskManagerCommand_StopExecutor) isTaskManagerCommand_Kind() {}
+
+func (*TaskManagerCommand_ForgetJob) isTaskManagerCommand_Kind() {}
 
 type ExecutorHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1135,7 +1199,7 @@ type ExecutorHello struct {
 
 func (x *ExecutorHello) Reset() {
 	*x = ExecutorHello{}
-	mi := &file_weir_v1_control_proto_msgTypes[13]
+	mi := &file_weir_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1211,7 @@ func (x *ExecutorHello) String() string {
 func (*ExecutorHello) ProtoMessage() {}
 
 func (x *ExecutorHello) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[13]
+	mi := &file_weir_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1224,7 @@ func (x *ExecutorHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorHello.ProtoReflect.Descriptor instead.
 func (*ExecutorHello) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExecutorHello) GetExecutor() *ExecutorRef {
@@ -1208,7 +1272,7 @@ type SubtaskRef struct {
 
 func (x *SubtaskRef) Reset() {
 	*x = SubtaskRef{}
-	mi := &file_weir_v1_control_proto_msgTypes[14]
+	mi := &file_weir_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1284,7 @@ func (x *SubtaskRef) String() string {
 func (*SubtaskRef) ProtoMessage() {}
 
 func (x *SubtaskRef) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[14]
+	mi := &file_weir_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1297,7 @@ func (x *SubtaskRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskRef.ProtoReflect.Descriptor instead.
 func (*SubtaskRef) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubtaskRef) GetVertex() int32 {
@@ -1262,7 +1326,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_weir_v1_control_proto_msgTypes[15]
+	mi := &file_weir_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1338,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[15]
+	mi := &file_weir_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1351,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Failure) GetKind() FailureKind {
@@ -1329,7 +1393,7 @@ type TaskStatusChanged struct {
 
 func (x *TaskStatusChanged) Reset() {
 	*x = TaskStatusChanged{}
-	mi := &file_weir_v1_control_proto_msgTypes[16]
+	mi := &file_weir_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1405,7 @@ func (x *TaskStatusChanged) String() string {
 func (*TaskStatusChanged) ProtoMessage() {}
 
 func (x *TaskStatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[16]
+	mi := &file_weir_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1418,7 @@ func (x *TaskStatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatusChanged.ProtoReflect.Descriptor instead.
 func (*TaskStatusChanged) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskStatusChanged) GetSubtask() *SubtaskRef {
@@ -1391,7 +1455,7 @@ type CheckpointAcked struct {
 
 func (x *CheckpointAcked) Reset() {
 	*x = CheckpointAcked{}
-	mi := &file_weir_v1_control_proto_msgTypes[17]
+	mi := &file_weir_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1467,7 @@ func (x *CheckpointAcked) String() string {
 func (*CheckpointAcked) ProtoMessage() {}
 
 func (x *CheckpointAcked) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[17]
+	mi := &file_weir_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1480,7 @@ func (x *CheckpointAcked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointAcked.ProtoReflect.Descriptor instead.
 func (*CheckpointAcked) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CheckpointAcked) GetCheckpoint() uint64 {
@@ -1465,7 +1529,7 @@ type CheckpointDeclined struct {
 
 func (x *CheckpointDeclined) Reset() {
 	*x = CheckpointDeclined{}
-	mi := &file_weir_v1_control_proto_msgTypes[18]
+	mi := &file_weir_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1541,7 @@ func (x *CheckpointDeclined) String() string {
 func (*CheckpointDeclined) ProtoMessage() {}
 
 func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[18]
+	mi := &file_weir_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1554,7 @@ func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDeclined.ProtoReflect.Descriptor instead.
 func (*CheckpointDeclined) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CheckpointDeclined) GetSubtask() *SubtaskRef {
@@ -1524,7 +1588,7 @@ type CommitAcked struct {
 
 func (x *CommitAcked) Reset() {
 	*x = CommitAcked{}
-	mi := &file_weir_v1_control_proto_msgTypes[19]
+	mi := &file_weir_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1600,7 @@ func (x *CommitAcked) String() string {
 func (*CommitAcked) ProtoMessage() {}
 
 func (x *CommitAcked) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[19]
+	mi := &file_weir_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1613,7 @@ func (x *CommitAcked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitAcked.ProtoReflect.Descriptor instead.
 func (*CommitAcked) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CommitAcked) GetSubtask() *SubtaskRef {
@@ -1578,7 +1642,7 @@ type SplitsDiscovered struct {
 
 func (x *SplitsDiscovered) Reset() {
 	*x = SplitsDiscovered{}
-	mi := &file_weir_v1_control_proto_msgTypes[20]
+	mi := &file_weir_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1654,7 @@ func (x *SplitsDiscovered) String() string {
 func (*SplitsDiscovered) ProtoMessage() {}
 
 func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[20]
+	mi := &file_weir_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1667,7 @@ func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitsDiscovered.ProtoReflect.Descriptor instead.
 func (*SplitsDiscovered) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SplitsDiscovered) GetSubtask() *SubtaskRef {
@@ -1651,7 +1715,7 @@ type SubtaskMetrics struct {
 
 func (x *SubtaskMetrics) Reset() {
 	*x = SubtaskMetrics{}
-	mi := &file_weir_v1_control_proto_msgTypes[21]
+	mi := &file_weir_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1727,7 @@ func (x *SubtaskMetrics) String() string {
 func (*SubtaskMetrics) ProtoMessage() {}
 
 func (x *SubtaskMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[21]
+	mi := &file_weir_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1740,7 @@ func (x *SubtaskMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskMetrics.ProtoReflect.Descriptor instead.
 func (*SubtaskMetrics) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SubtaskMetrics) GetSubtask() *SubtaskRef {
@@ -1745,7 +1809,7 @@ type ExecutorHeartbeat struct {
 
 func (x *ExecutorHeartbeat) Reset() {
 	*x = ExecutorHeartbeat{}
-	mi := &file_weir_v1_control_proto_msgTypes[22]
+	mi := &file_weir_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1821,7 @@ func (x *ExecutorHeartbeat) String() string {
 func (*ExecutorHeartbeat) ProtoMessage() {}
 
 func (x *ExecutorHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[22]
+	mi := &file_weir_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1834,7 @@ func (x *ExecutorHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorHeartbeat.ProtoReflect.Descriptor instead.
 func (*ExecutorHeartbeat) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExecutorHeartbeat) GetSequence() uint64 {
@@ -1806,7 +1870,7 @@ type ExecutorReport struct {
 
 func (x *ExecutorReport) Reset() {
 	*x = ExecutorReport{}
-	mi := &file_weir_v1_control_proto_msgTypes[23]
+	mi := &file_weir_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1882,7 @@ func (x *ExecutorReport) String() string {
 func (*ExecutorReport) ProtoMessage() {}
 
 func (x *ExecutorReport) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[23]
+	mi := &file_weir_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1895,7 @@ func (x *ExecutorReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorReport.ProtoReflect.Descriptor instead.
 func (*ExecutorReport) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExecutorReport) GetKind() isExecutorReport_Kind {
@@ -1975,7 +2039,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_weir_v1_control_proto_msgTypes[24]
+	mi := &file_weir_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2051,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[24]
+	mi := &file_weir_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2064,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Peer) GetTaskManagerId() string {
@@ -2027,7 +2091,7 @@ type SubtaskPlacement struct {
 
 func (x *SubtaskPlacement) Reset() {
 	*x = SubtaskPlacement{}
-	mi := &file_weir_v1_control_proto_msgTypes[25]
+	mi := &file_weir_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2103,7 @@ func (x *SubtaskPlacement) String() string {
 func (*SubtaskPlacement) ProtoMessage() {}
 
 func (x *SubtaskPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[25]
+	mi := &file_weir_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2116,7 @@ func (x *SubtaskPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskPlacement.ProtoReflect.Descriptor instead.
 func (*SubtaskPlacement) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SubtaskPlacement) GetSubtask() *SubtaskRef {
@@ -2081,7 +2145,7 @@ type TaskDeployment struct {
 
 func (x *TaskDeployment) Reset() {
 	*x = TaskDeployment{}
-	mi := &file_weir_v1_control_proto_msgTypes[26]
+	mi := &file_weir_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2157,7 @@ func (x *TaskDeployment) String() string {
 func (*TaskDeployment) ProtoMessage() {}
 
 func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[26]
+	mi := &file_weir_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2170,7 @@ func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDeployment.ProtoReflect.Descriptor instead.
 func (*TaskDeployment) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TaskDeployment) GetSubtask() *SubtaskRef {
@@ -2155,7 +2219,7 @@ type DeployTasks struct {
 
 func (x *DeployTasks) Reset() {
 	*x = DeployTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[27]
+	mi := &file_weir_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2231,7 @@ func (x *DeployTasks) String() string {
 func (*DeployTasks) ProtoMessage() {}
 
 func (x *DeployTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[27]
+	mi := &file_weir_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2244,7 @@ func (x *DeployTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeployTasks.ProtoReflect.Descriptor instead.
 func (*DeployTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeployTasks) GetPeers() []*Peer {
@@ -2262,7 +2326,7 @@ type TriggerCheckpoint struct {
 
 func (x *TriggerCheckpoint) Reset() {
 	*x = TriggerCheckpoint{}
-	mi := &file_weir_v1_control_proto_msgTypes[28]
+	mi := &file_weir_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2338,7 @@ func (x *TriggerCheckpoint) String() string {
 func (*TriggerCheckpoint) ProtoMessage() {}
 
 func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[28]
+	mi := &file_weir_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2351,7 @@ func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpoint.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpoint) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TriggerCheckpoint) GetCheckpoint() uint64 {
@@ -2343,7 +2407,7 @@ type NotifyCheckpoint struct {
 
 func (x *NotifyCheckpoint) Reset() {
 	*x = NotifyCheckpoint{}
-	mi := &file_weir_v1_control_proto_msgTypes[29]
+	mi := &file_weir_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2419,7 @@ func (x *NotifyCheckpoint) String() string {
 func (*NotifyCheckpoint) ProtoMessage() {}
 
 func (x *NotifyCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[29]
+	mi := &file_weir_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2432,7 @@ func (x *NotifyCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyCheckpoint.ProtoReflect.Descriptor instead.
 func (*NotifyCheckpoint) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NotifyCheckpoint) GetCheckpoint() uint64 {
@@ -2406,7 +2470,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_weir_v1_control_proto_msgTypes[30]
+	mi := &file_weir_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2482,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[30]
+	mi := &file_weir_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2495,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{30}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AssignSplits) GetSubtask() *SubtaskRef {
@@ -2484,7 +2548,7 @@ type FinishTasks struct {
 
 func (x *FinishTasks) Reset() {
 	*x = FinishTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[31]
+	mi := &file_weir_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2560,7 @@ func (x *FinishTasks) String() string {
 func (*FinishTasks) ProtoMessage() {}
 
 func (x *FinishTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[31]
+	mi := &file_weir_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2573,7 @@ func (x *FinishTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTasks.ProtoReflect.Descriptor instead.
 func (*FinishTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{31}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 // CancelTasks ends the tasks without committing anything. What their sinks
@@ -2524,7 +2588,7 @@ type CancelTasks struct {
 
 func (x *CancelTasks) Reset() {
 	*x = CancelTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[32]
+	mi := &file_weir_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2600,7 @@ func (x *CancelTasks) String() string {
 func (*CancelTasks) ProtoMessage() {}
 
 func (x *CancelTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[32]
+	mi := &file_weir_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2613,7 @@ func (x *CancelTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasks.ProtoReflect.Descriptor instead.
 func (*CancelTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{32}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CancelTasks) GetKeepUpTo() uint64 {
@@ -2579,7 +2643,7 @@ type ExecutorCommand struct {
 
 func (x *ExecutorCommand) Reset() {
 	*x = ExecutorCommand{}
-	mi := &file_weir_v1_control_proto_msgTypes[33]
+	mi := &file_weir_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2655,7 @@ func (x *ExecutorCommand) String() string {
 func (*ExecutorCommand) ProtoMessage() {}
 
 func (x *ExecutorCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[33]
+	mi := &file_weir_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2668,7 @@ func (x *ExecutorCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorCommand.ProtoReflect.Descriptor instead.
 func (*ExecutorCommand) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{33}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExecutorCommand) GetKind() isExecutorCommand_Kind {
@@ -2823,13 +2887,17 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\fStopExecutor\x120\n" +
 	"\bexecutor\x18\x01 \x01(\v2\x14.weir.v1.ExecutorRefR\bexecutor\x12\x12\n" +
 	"\x04kill\x18\x02 \x01(\bR\x04kill\x12\x19\n" +
-	"\bgrace_ms\x18\x03 \x01(\x03R\agraceMs\"\xbb\x02\n" +
+	"\bgrace_ms\x18\x03 \x01(\x03R\agraceMs\"\"\n" +
+	"\tForgetJob\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\xf0\x02\n" +
 	"\x12TaskManagerCommand\x124\n" +
 	"\baccepted\x18\x01 \x01(\v2\x16.weir.v1.HelloAcceptedH\x00R\baccepted\x121\n" +
 	"\arefused\x18\x02 \x01(\v2\x15.weir.v1.HelloRefusedH\x00R\arefused\x122\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x12.weir.v1.HeartbeatH\x00R\theartbeat\x12B\n" +
 	"\x0flaunch_executor\x18\x04 \x01(\v2\x17.weir.v1.LaunchExecutorH\x00R\x0elaunchExecutor\x12<\n" +
-	"\rstop_executor\x18\x05 \x01(\v2\x15.weir.v1.StopExecutorH\x00R\fstopExecutorB\x06\n" +
+	"\rstop_executor\x18\x05 \x01(\v2\x15.weir.v1.StopExecutorH\x00R\fstopExecutor\x123\n" +
+	"\n" +
+	"forget_job\x18\x06 \x01(\v2\x12.weir.v1.ForgetJobH\x00R\tforgetJobB\x06\n" +
 	"\x04kind\"\xc1\x01\n" +
 	"\rExecutorHello\x120\n" +
 	"\bexecutor\x18\x01 \x01(\v2\x14.weir.v1.ExecutorRefR\bexecutor\x12&\n" +
@@ -2969,12 +3037,13 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x17TASK_STATUS_END_OF_DATA\x10\x03\x12\x18\n" +
 	"\x14TASK_STATUS_FINISHED\x10\x04\x12\x18\n" +
 	"\x14TASK_STATUS_CANCELED\x10\x05\x12\x16\n" +
-	"\x12TASK_STATUS_FAILED\x10\x06*u\n" +
+	"\x12TASK_STATUS_FAILED\x10\x06*\x8f\x01\n" +
 	"\vFailureKind\x12\x1c\n" +
 	"\x18FAILURE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FAILURE_KIND_USER\x10\x01\x12\x1a\n" +
 	"\x16FAILURE_KIND_PERMANENT\x10\x02\x12\x15\n" +
-	"\x11FAILURE_KIND_LOST\x10\x03B&Z$github.com/weirstream/weir/pkg/pb;pbb\x06proto3"
+	"\x11FAILURE_KIND_LOST\x10\x03\x12\x18\n" +
+	"\x14FAILURE_KIND_CORRUPT\x10\x04B&Z$github.com/weirstream/weir/pkg/pb;pbb\x06proto3"
 
 var (
 	file_weir_v1_control_proto_rawDescOnce sync.Once
@@ -2989,7 +3058,7 @@ func file_weir_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weir_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_weir_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_weir_v1_control_proto_goTypes = []any{
 	(TaskStatus)(0),              // 0: weir.v1.TaskStatus
 	(FailureKind)(0),             // 1: weir.v1.FailureKind
@@ -3005,39 +3074,40 @@ var file_weir_v1_control_proto_goTypes = []any{
 	(*HelloRefused)(nil),         // 11: weir.v1.HelloRefused
 	(*LaunchExecutor)(nil),       // 12: weir.v1.LaunchExecutor
 	(*StopExecutor)(nil),         // 13: weir.v1.StopExecutor
-	(*TaskManagerCommand)(nil),   // 14: weir.v1.TaskManagerCommand
-	(*ExecutorHello)(nil),        // 15: weir.v1.ExecutorHello
-	(*SubtaskRef)(nil),           // 16: weir.v1.SubtaskRef
-	(*Failure)(nil),              // 17: weir.v1.Failure
-	(*TaskStatusChanged)(nil),    // 18: weir.v1.TaskStatusChanged
-	(*CheckpointAcked)(nil),      // 19: weir.v1.CheckpointAcked
-	(*CheckpointDeclined)(nil),   // 20: weir.v1.CheckpointDeclined
-	(*CommitAcked)(nil),          // 21: weir.v1.CommitAcked
-	(*SplitsDiscovered)(nil),     // 22: weir.v1.SplitsDiscovered
-	(*SubtaskMetrics)(nil),       // 23: weir.v1.SubtaskMetrics
-	(*ExecutorHeartbeat)(nil),    // 24: weir.v1.ExecutorHeartbeat
-	(*ExecutorReport)(nil),       // 25: weir.v1.ExecutorReport
-	(*Peer)(nil),                 // 26: weir.v1.Peer
-	(*SubtaskPlacement)(nil),     // 27: weir.v1.SubtaskPlacement
-	(*TaskDeployment)(nil),       // 28: weir.v1.TaskDeployment
-	(*DeployTasks)(nil),          // 29: weir.v1.DeployTasks
-	(*TriggerCheckpoint)(nil),    // 30: weir.v1.TriggerCheckpoint
-	(*NotifyCheckpoint)(nil),     // 31: weir.v1.NotifyCheckpoint
-	(*AssignSplits)(nil),         // 32: weir.v1.AssignSplits
-	(*FinishTasks)(nil),          // 33: weir.v1.FinishTasks
-	(*CancelTasks)(nil),          // 34: weir.v1.CancelTasks
-	(*ExecutorCommand)(nil),      // 35: weir.v1.ExecutorCommand
-	nil,                          // 36: weir.v1.LaunchExecutor.EnvironmentEntry
-	nil,                          // 37: weir.v1.LaunchExecutor.ConfigEntry
-	(*AttemptID)(nil),            // 38: weir.v1.AttemptID
-	(*JobGraph)(nil),             // 39: weir.v1.JobGraph
-	(*SubtaskState)(nil),         // 40: weir.v1.SubtaskState
-	(*Split)(nil),                // 41: weir.v1.Split
-	(*OperatorSubtaskState)(nil), // 42: weir.v1.OperatorSubtaskState
+	(*ForgetJob)(nil),            // 14: weir.v1.ForgetJob
+	(*TaskManagerCommand)(nil),   // 15: weir.v1.TaskManagerCommand
+	(*ExecutorHello)(nil),        // 16: weir.v1.ExecutorHello
+	(*SubtaskRef)(nil),           // 17: weir.v1.SubtaskRef
+	(*Failure)(nil),              // 18: weir.v1.Failure
+	(*TaskStatusChanged)(nil),    // 19: weir.v1.TaskStatusChanged
+	(*CheckpointAcked)(nil),      // 20: weir.v1.CheckpointAcked
+	(*CheckpointDeclined)(nil),   // 21: weir.v1.CheckpointDeclined
+	(*CommitAcked)(nil),          // 22: weir.v1.CommitAcked
+	(*SplitsDiscovered)(nil),     // 23: weir.v1.SplitsDiscovered
+	(*SubtaskMetrics)(nil),       // 24: weir.v1.SubtaskMetrics
+	(*ExecutorHeartbeat)(nil),    // 25: weir.v1.ExecutorHeartbeat
+	(*ExecutorReport)(nil),       // 26: weir.v1.ExecutorReport
+	(*Peer)(nil),                 // 27: weir.v1.Peer
+	(*SubtaskPlacement)(nil),     // 28: weir.v1.SubtaskPlacement
+	(*TaskDeployment)(nil),       // 29: weir.v1.TaskDeployment
+	(*DeployTasks)(nil),          // 30: weir.v1.DeployTasks
+	(*TriggerCheckpoint)(nil),    // 31: weir.v1.TriggerCheckpoint
+	(*NotifyCheckpoint)(nil),     // 32: weir.v1.NotifyCheckpoint
+	(*AssignSplits)(nil),         // 33: weir.v1.AssignSplits
+	(*FinishTasks)(nil),          // 34: weir.v1.FinishTasks
+	(*CancelTasks)(nil),          // 35: weir.v1.CancelTasks
+	(*ExecutorCommand)(nil),      // 36: weir.v1.ExecutorCommand
+	nil,                          // 37: weir.v1.LaunchExecutor.EnvironmentEntry
+	nil,                          // 38: weir.v1.LaunchExecutor.ConfigEntry
+	(*AttemptID)(nil),            // 39: weir.v1.AttemptID
+	(*JobGraph)(nil),             // 40: weir.v1.JobGraph
+	(*SubtaskState)(nil),         // 41: weir.v1.SubtaskState
+	(*Split)(nil),                // 42: weir.v1.Split
+	(*OperatorSubtaskState)(nil), // 43: weir.v1.OperatorSubtaskState
 }
 var file_weir_v1_control_proto_depIdxs = []int32{
 	3,  // 0: weir.v1.TaskManagerHello.running:type_name -> weir.v1.ExecutorRef
-	38, // 1: weir.v1.ExecutorRef.attempt:type_name -> weir.v1.AttemptID
+	39, // 1: weir.v1.ExecutorRef.attempt:type_name -> weir.v1.AttemptID
 	3,  // 2: weir.v1.ExecutorExited.executor:type_name -> weir.v1.ExecutorRef
 	1,  // 3: weir.v1.ExecutorExited.kind:type_name -> weir.v1.FailureKind
 	6,  // 4: weir.v1.LogLines.lines:type_name -> weir.v1.LogLine
@@ -3048,59 +3118,60 @@ var file_weir_v1_control_proto_depIdxs = []int32{
 	5,  // 9: weir.v1.TaskManagerReport.log_lines:type_name -> weir.v1.LogLines
 	7,  // 10: weir.v1.TaskManagerReport.executor_started:type_name -> weir.v1.ExecutorStarted
 	3,  // 11: weir.v1.LaunchExecutor.executor:type_name -> weir.v1.ExecutorRef
-	36, // 12: weir.v1.LaunchExecutor.environment:type_name -> weir.v1.LaunchExecutor.EnvironmentEntry
-	37, // 13: weir.v1.LaunchExecutor.config:type_name -> weir.v1.LaunchExecutor.ConfigEntry
-	39, // 14: weir.v1.LaunchExecutor.graph:type_name -> weir.v1.JobGraph
+	37, // 12: weir.v1.LaunchExecutor.environment:type_name -> weir.v1.LaunchExecutor.EnvironmentEntry
+	38, // 13: weir.v1.LaunchExecutor.config:type_name -> weir.v1.LaunchExecutor.ConfigEntry
+	40, // 14: weir.v1.LaunchExecutor.graph:type_name -> weir.v1.JobGraph
 	3,  // 15: weir.v1.StopExecutor.executor:type_name -> weir.v1.ExecutorRef
 	10, // 16: weir.v1.TaskManagerCommand.accepted:type_name -> weir.v1.HelloAccepted
 	11, // 17: weir.v1.TaskManagerCommand.refused:type_name -> weir.v1.HelloRefused
 	9,  // 18: weir.v1.TaskManagerCommand.heartbeat:type_name -> weir.v1.Heartbeat
 	12, // 19: weir.v1.TaskManagerCommand.launch_executor:type_name -> weir.v1.LaunchExecutor
 	13, // 20: weir.v1.TaskManagerCommand.stop_executor:type_name -> weir.v1.StopExecutor
-	3,  // 21: weir.v1.ExecutorHello.executor:type_name -> weir.v1.ExecutorRef
-	1,  // 22: weir.v1.Failure.kind:type_name -> weir.v1.FailureKind
-	16, // 23: weir.v1.TaskStatusChanged.subtask:type_name -> weir.v1.SubtaskRef
-	0,  // 24: weir.v1.TaskStatusChanged.status:type_name -> weir.v1.TaskStatus
-	17, // 25: weir.v1.TaskStatusChanged.failure:type_name -> weir.v1.Failure
-	40, // 26: weir.v1.CheckpointAcked.state:type_name -> weir.v1.SubtaskState
-	16, // 27: weir.v1.CheckpointDeclined.subtask:type_name -> weir.v1.SubtaskRef
-	16, // 28: weir.v1.CommitAcked.subtask:type_name -> weir.v1.SubtaskRef
-	16, // 29: weir.v1.SplitsDiscovered.subtask:type_name -> weir.v1.SubtaskRef
-	41, // 30: weir.v1.SplitsDiscovered.splits:type_name -> weir.v1.Split
-	16, // 31: weir.v1.SubtaskMetrics.subtask:type_name -> weir.v1.SubtaskRef
-	23, // 32: weir.v1.ExecutorHeartbeat.metrics:type_name -> weir.v1.SubtaskMetrics
-	15, // 33: weir.v1.ExecutorReport.hello:type_name -> weir.v1.ExecutorHello
-	24, // 34: weir.v1.ExecutorReport.heartbeat:type_name -> weir.v1.ExecutorHeartbeat
-	18, // 35: weir.v1.ExecutorReport.task_status:type_name -> weir.v1.TaskStatusChanged
-	19, // 36: weir.v1.ExecutorReport.acked:type_name -> weir.v1.CheckpointAcked
-	20, // 37: weir.v1.ExecutorReport.declined:type_name -> weir.v1.CheckpointDeclined
-	21, // 38: weir.v1.ExecutorReport.commit_acked:type_name -> weir.v1.CommitAcked
-	22, // 39: weir.v1.ExecutorReport.splits:type_name -> weir.v1.SplitsDiscovered
-	17, // 40: weir.v1.ExecutorReport.failure:type_name -> weir.v1.Failure
-	16, // 41: weir.v1.SubtaskPlacement.subtask:type_name -> weir.v1.SubtaskRef
-	16, // 42: weir.v1.TaskDeployment.subtask:type_name -> weir.v1.SubtaskRef
-	42, // 43: weir.v1.TaskDeployment.restore:type_name -> weir.v1.OperatorSubtaskState
-	32, // 44: weir.v1.TaskDeployment.splits:type_name -> weir.v1.AssignSplits
-	26, // 45: weir.v1.DeployTasks.peers:type_name -> weir.v1.Peer
-	27, // 46: weir.v1.DeployTasks.placements:type_name -> weir.v1.SubtaskPlacement
-	28, // 47: weir.v1.DeployTasks.tasks:type_name -> weir.v1.TaskDeployment
-	16, // 48: weir.v1.TriggerCheckpoint.subtasks:type_name -> weir.v1.SubtaskRef
-	16, // 49: weir.v1.AssignSplits.subtask:type_name -> weir.v1.SubtaskRef
-	41, // 50: weir.v1.AssignSplits.splits:type_name -> weir.v1.Split
-	10, // 51: weir.v1.ExecutorCommand.accepted:type_name -> weir.v1.HelloAccepted
-	11, // 52: weir.v1.ExecutorCommand.refused:type_name -> weir.v1.HelloRefused
-	9,  // 53: weir.v1.ExecutorCommand.heartbeat:type_name -> weir.v1.Heartbeat
-	29, // 54: weir.v1.ExecutorCommand.deploy:type_name -> weir.v1.DeployTasks
-	30, // 55: weir.v1.ExecutorCommand.trigger:type_name -> weir.v1.TriggerCheckpoint
-	31, // 56: weir.v1.ExecutorCommand.notify:type_name -> weir.v1.NotifyCheckpoint
-	32, // 57: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
-	33, // 58: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
-	34, // 59: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	14, // 21: weir.v1.TaskManagerCommand.forget_job:type_name -> weir.v1.ForgetJob
+	3,  // 22: weir.v1.ExecutorHello.executor:type_name -> weir.v1.ExecutorRef
+	1,  // 23: weir.v1.Failure.kind:type_name -> weir.v1.FailureKind
+	17, // 24: weir.v1.TaskStatusChanged.subtask:type_name -> weir.v1.SubtaskRef
+	0,  // 25: weir.v1.TaskStatusChanged.status:type_name -> weir.v1.TaskStatus
+	18, // 26: weir.v1.TaskStatusChanged.failure:type_name -> weir.v1.Failure
+	41, // 27: weir.v1.CheckpointAcked.state:type_name -> weir.v1.SubtaskState
+	17, // 28: weir.v1.CheckpointDeclined.subtask:type_name -> weir.v1.SubtaskRef
+	17, // 29: weir.v1.CommitAcked.subtask:type_name -> weir.v1.SubtaskRef
+	17, // 30: weir.v1.SplitsDiscovered.subtask:type_name -> weir.v1.SubtaskRef
+	42, // 31: weir.v1.SplitsDiscovered.splits:type_name -> weir.v1.Split
+	17, // 32: weir.v1.SubtaskMetrics.subtask:type_name -> weir.v1.SubtaskRef
+	24, // 33: weir.v1.ExecutorHeartbeat.metrics:type_name -> weir.v1.SubtaskMetrics
+	16, // 34: weir.v1.ExecutorReport.hello:type_name -> weir.v1.ExecutorHello
+	25, // 35: weir.v1.ExecutorReport.heartbeat:type_name -> weir.v1.ExecutorHeartbeat
+	19, // 36: weir.v1.ExecutorReport.task_status:type_name -> weir.v1.TaskStatusChanged
+	20, // 37: weir.v1.ExecutorReport.acked:type_name -> weir.v1.CheckpointAcked
+	21, // 38: weir.v1.ExecutorReport.declined:type_name -> weir.v1.CheckpointDeclined
+	22, // 39: weir.v1.ExecutorReport.commit_acked:type_name -> weir.v1.CommitAcked
+	23, // 40: weir.v1.ExecutorReport.splits:type_name -> weir.v1.SplitsDiscovered
+	18, // 41: weir.v1.ExecutorReport.failure:type_name -> weir.v1.Failure
+	17, // 42: weir.v1.SubtaskPlacement.subtask:type_name -> weir.v1.SubtaskRef
+	17, // 43: weir.v1.TaskDeployment.subtask:type_name -> weir.v1.SubtaskRef
+	43, // 44: weir.v1.TaskDeployment.restore:type_name -> weir.v1.OperatorSubtaskState
+	33, // 45: weir.v1.TaskDeployment.splits:type_name -> weir.v1.AssignSplits
+	27, // 46: weir.v1.DeployTasks.peers:type_name -> weir.v1.Peer
+	28, // 47: weir.v1.DeployTasks.placements:type_name -> weir.v1.SubtaskPlacement
+	29, // 48: weir.v1.DeployTasks.tasks:type_name -> weir.v1.TaskDeployment
+	17, // 49: weir.v1.TriggerCheckpoint.subtasks:type_name -> weir.v1.SubtaskRef
+	17, // 50: weir.v1.AssignSplits.subtask:type_name -> weir.v1.SubtaskRef
+	42, // 51: weir.v1.AssignSplits.splits:type_name -> weir.v1.Split
+	10, // 52: weir.v1.ExecutorCommand.accepted:type_name -> weir.v1.HelloAccepted
+	11, // 53: weir.v1.ExecutorCommand.refused:type_name -> weir.v1.HelloRefused
+	9,  // 54: weir.v1.ExecutorCommand.heartbeat:type_name -> weir.v1.Heartbeat
+	30, // 55: weir.v1.ExecutorCommand.deploy:type_name -> weir.v1.DeployTasks
+	31, // 56: weir.v1.ExecutorCommand.trigger:type_name -> weir.v1.TriggerCheckpoint
+	32, // 57: weir.v1.ExecutorCommand.notify:type_name -> weir.v1.NotifyCheckpoint
+	33, // 58: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
+	34, // 59: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
+	35, // 60: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_control_proto_init() }
@@ -3117,14 +3188,15 @@ func file_weir_v1_control_proto_init() {
 		(*TaskManagerReport_LogLines)(nil),
 		(*TaskManagerReport_ExecutorStarted)(nil),
 	}
-	file_weir_v1_control_proto_msgTypes[12].OneofWrappers = []any{
+	file_weir_v1_control_proto_msgTypes[13].OneofWrappers = []any{
 		(*TaskManagerCommand_Accepted)(nil),
 		(*TaskManagerCommand_Refused)(nil),
 		(*TaskManagerCommand_Heartbeat)(nil),
 		(*TaskManagerCommand_LaunchExecutor)(nil),
 		(*TaskManagerCommand_StopExecutor)(nil),
+		(*TaskManagerCommand_ForgetJob)(nil),
 	}
-	file_weir_v1_control_proto_msgTypes[23].OneofWrappers = []any{
+	file_weir_v1_control_proto_msgTypes[24].OneofWrappers = []any{
 		(*ExecutorReport_Hello)(nil),
 		(*ExecutorReport_Heartbeat)(nil),
 		(*ExecutorReport_TaskStatus)(nil),
@@ -3134,7 +3206,7 @@ func file_weir_v1_control_proto_init() {
 		(*ExecutorReport_Splits)(nil),
 		(*ExecutorReport_Failure)(nil),
 	}
-	file_weir_v1_control_proto_msgTypes[33].OneofWrappers = []any{
+	file_weir_v1_control_proto_msgTypes[34].OneofWrappers = []any{
 		(*ExecutorCommand_Accepted)(nil),
 		(*ExecutorCommand_Refused)(nil),
 		(*ExecutorCommand_Heartbeat)(nil),
@@ -3151,7 +3223,7 @@ func file_weir_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_control_proto_rawDesc), len(file_weir_v1_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -86,6 +86,9 @@ type Operator struct {
 	Bounded          bool                   `protobuf:"varint,7,opt,name=bounded,proto3" json:"bounded,omitempty"`
 	TwoPhase         bool                   `protobuf:"varint,8,opt,name=two_phase,json=twoPhase,proto3" json:"two_phase,omitempty"`
 	ChainingDisabled bool                   `protobuf:"varint,9,opt,name=chaining_disabled,json=chainingDisabled,proto3" json:"chaining_disabled,omitempty"`
+	CommitsRevocable bool                   `protobuf:"varint,10,opt,name=commits_revocable,json=commitsRevocable,proto3" json:"commits_revocable,omitempty"` // a two-phase sink that can take back what it has committed
+	DescribesStates  bool                   `protobuf:"varint,11,opt,name=describes_states,json=describesStates,proto3" json:"describes_states,omitempty"`    // states are all that the operator registers; else nothing is known of them
+	States           []*DeclaredState       `protobuf:"bytes,12,rep,name=states,proto3" json:"states,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -183,6 +186,104 @@ func (x *Operator) GetChainingDisabled() bool {
 	return false
 }
 
+func (x *Operator) GetCommitsRevocable() bool {
+	if x != nil {
+		return x.CommitsRevocable
+	}
+	return false
+}
+
+func (x *Operator) GetDescribesStates() bool {
+	if x != nil {
+		return x.DescribesStates
+	}
+	return false
+}
+
+func (x *Operator) GetStates() []*DeclaredState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+// DeclaredState is a state that an operator registers.
+type DeclaredState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Codec         string                 `protobuf:"bytes,3,opt,name=codec,proto3" json:"codec,omitempty"`
+	Schema        string                 `protobuf:"bytes,4,opt,name=schema,proto3" json:"schema,omitempty"`
+	KeySchema     string                 `protobuf:"bytes,5,opt,name=key_schema,json=keySchema,proto3" json:"key_schema,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclaredState) Reset() {
+	*x = DeclaredState{}
+	mi := &file_weir_v1_graph_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclaredState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclaredState) ProtoMessage() {}
+
+func (x *DeclaredState) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_graph_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclaredState.ProtoReflect.Descriptor instead.
+func (*DeclaredState) Descriptor() ([]byte, []int) {
+	return file_weir_v1_graph_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DeclaredState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeclaredState) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DeclaredState) GetCodec() string {
+	if x != nil {
+		return x.Codec
+	}
+	return ""
+}
+
+func (x *DeclaredState) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *DeclaredState) GetKeySchema() string {
+	if x != nil {
+		return x.KeySchema
+	}
+	return ""
+}
+
 type Edge struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -197,7 +298,7 @@ type Edge struct {
 
 func (x *Edge) Reset() {
 	*x = Edge{}
-	mi := &file_weir_v1_graph_proto_msgTypes[2]
+	mi := &file_weir_v1_graph_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -209,7 +310,7 @@ func (x *Edge) String() string {
 func (*Edge) ProtoMessage() {}
 
 func (x *Edge) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_graph_proto_msgTypes[2]
+	mi := &file_weir_v1_graph_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -222,7 +323,7 @@ func (x *Edge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edge.ProtoReflect.Descriptor instead.
 func (*Edge) Descriptor() ([]byte, []int) {
-	return file_weir_v1_graph_proto_rawDescGZIP(), []int{2}
+	return file_weir_v1_graph_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Edge) GetFrom() string {
@@ -280,7 +381,7 @@ type JobGraph struct {
 
 func (x *JobGraph) Reset() {
 	*x = JobGraph{}
-	mi := &file_weir_v1_graph_proto_msgTypes[3]
+	mi := &file_weir_v1_graph_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +393,7 @@ func (x *JobGraph) String() string {
 func (*JobGraph) ProtoMessage() {}
 
 func (x *JobGraph) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_graph_proto_msgTypes[3]
+	mi := &file_weir_v1_graph_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +406,7 @@ func (x *JobGraph) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobGraph.ProtoReflect.Descriptor instead.
 func (*JobGraph) Descriptor() ([]byte, []int) {
-	return file_weir_v1_graph_proto_rawDescGZIP(), []int{3}
+	return file_weir_v1_graph_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JobGraph) GetName() string {
@@ -364,7 +465,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_weir_v1_graph_proto_msgTypes[4]
+	mi := &file_weir_v1_graph_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +477,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_graph_proto_msgTypes[4]
+	mi := &file_weir_v1_graph_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +490,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_weir_v1_graph_proto_rawDescGZIP(), []int{4}
+	return file_weir_v1_graph_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JobSpec) GetJobId() string {
@@ -483,7 +584,7 @@ const file_weir_v1_graph_proto_rawDesc = "" +
 	"\x13weir/v1/graph.proto\x12\aweir.v1\"0\n" +
 	"\x06Option\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x9d\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xa5\x03\n" +
 	"\bOperator\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12 \n" +
@@ -494,7 +595,18 @@ const file_weir_v1_graph_proto_rawDesc = "" +
 	"\bkey_type\x18\x06 \x01(\tR\akeyType\x12\x18\n" +
 	"\abounded\x18\a \x01(\bR\abounded\x12\x1b\n" +
 	"\ttwo_phase\x18\b \x01(\bR\btwoPhase\x12+\n" +
-	"\x11chaining_disabled\x18\t \x01(\bR\x10chainingDisabled\"\x8e\x01\n" +
+	"\x11chaining_disabled\x18\t \x01(\bR\x10chainingDisabled\x12+\n" +
+	"\x11commits_revocable\x18\n" +
+	" \x01(\bR\x10commitsRevocable\x12)\n" +
+	"\x10describes_states\x18\v \x01(\bR\x0fdescribesStates\x12.\n" +
+	"\x06states\x18\f \x03(\v2\x16.weir.v1.DeclaredStateR\x06states\"\x84\x01\n" +
+	"\rDeclaredState\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05codec\x18\x03 \x01(\tR\x05codec\x12\x16\n" +
+	"\x06schema\x18\x04 \x01(\tR\x06schema\x12\x1d\n" +
+	"\n" +
+	"key_schema\x18\x05 \x01(\tR\tkeySchema\"\x8e\x01\n" +
 	"\x04Edge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\tR\x06output\x12\x0e\n" +
@@ -541,28 +653,30 @@ func file_weir_v1_graph_proto_rawDescGZIP() []byte {
 	return file_weir_v1_graph_proto_rawDescData
 }
 
-var file_weir_v1_graph_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_weir_v1_graph_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_weir_v1_graph_proto_goTypes = []any{
-	(*Option)(nil),   // 0: weir.v1.Option
-	(*Operator)(nil), // 1: weir.v1.Operator
-	(*Edge)(nil),     // 2: weir.v1.Edge
-	(*JobGraph)(nil), // 3: weir.v1.JobGraph
-	(*JobSpec)(nil),  // 4: weir.v1.JobSpec
-	nil,              // 5: weir.v1.JobSpec.EnvironmentEntry
-	nil,              // 6: weir.v1.JobSpec.ConfigEntry
+	(*Option)(nil),        // 0: weir.v1.Option
+	(*Operator)(nil),      // 1: weir.v1.Operator
+	(*DeclaredState)(nil), // 2: weir.v1.DeclaredState
+	(*Edge)(nil),          // 3: weir.v1.Edge
+	(*JobGraph)(nil),      // 4: weir.v1.JobGraph
+	(*JobSpec)(nil),       // 5: weir.v1.JobSpec
+	nil,                   // 6: weir.v1.JobSpec.EnvironmentEntry
+	nil,                   // 7: weir.v1.JobSpec.ConfigEntry
 }
 var file_weir_v1_graph_proto_depIdxs = []int32{
 	0, // 0: weir.v1.Operator.options:type_name -> weir.v1.Option
-	1, // 1: weir.v1.JobGraph.operators:type_name -> weir.v1.Operator
-	2, // 2: weir.v1.JobGraph.edges:type_name -> weir.v1.Edge
-	3, // 3: weir.v1.JobSpec.graph:type_name -> weir.v1.JobGraph
-	5, // 4: weir.v1.JobSpec.environment:type_name -> weir.v1.JobSpec.EnvironmentEntry
-	6, // 5: weir.v1.JobSpec.config:type_name -> weir.v1.JobSpec.ConfigEntry
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	2, // 1: weir.v1.Operator.states:type_name -> weir.v1.DeclaredState
+	1, // 2: weir.v1.JobGraph.operators:type_name -> weir.v1.Operator
+	3, // 3: weir.v1.JobGraph.edges:type_name -> weir.v1.Edge
+	4, // 4: weir.v1.JobSpec.graph:type_name -> weir.v1.JobGraph
+	6, // 5: weir.v1.JobSpec.environment:type_name -> weir.v1.JobSpec.EnvironmentEntry
+	7, // 6: weir.v1.JobSpec.config:type_name -> weir.v1.JobSpec.ConfigEntry
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_graph_proto_init() }
@@ -576,7 +690,7 @@ func file_weir_v1_graph_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_graph_proto_rawDesc), len(file_weir_v1_graph_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -17,7 +17,10 @@ type LaunchSpec struct {
 	Binary string
 	// Dir is an empty directory for files of the executor. It is removed when
 	// the executor has ended.
-	Dir         string
+	Dir string
+	// LocalDir is where the executors of the job keep files that its next one
+	// here may restore from. It need not exist.
+	LocalDir    string
 	Args        []string
 	Environment map[string]string
 	// Config is the resolved configuration of the job on this host.
@@ -38,7 +41,7 @@ type LaunchSpec struct {
 func (s LaunchSpec) ExecutorSpec() executor.Spec {
 	return executor.Spec{
 		Executor: s.Executor, JobName: s.JobName, JobManager: s.JobManager, BindHost: s.BindHost, Host: s.Host,
-		Config: s.Config, Graph: s.Graph, Dir: s.Dir,
+		Config: s.Config, Graph: s.Graph, Dir: s.Dir, LocalDir: s.LocalDir,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/weirstream/weir/internal/logfield"
+	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/pb"
 	"github.com/weirstream/weir/pkg/transport"
 )
@@ -137,6 +138,8 @@ func (t *TaskManager) handle(s *session, command *pb.TaskManagerCommand) {
 		t.launch(kind.LaunchExecutor)
 	case *pb.TaskManagerCommand_StopExecutor:
 		t.stop(kind.StopExecutor)
+	case *pb.TaskManagerCommand_ForgetJob:
+		t.kept.forget(ids.JobID(kind.ForgetJob.GetJobId()))
 	case *pb.TaskManagerCommand_Accepted, *pb.TaskManagerCommand_Refused:
 		t.log.Warn("answer to a hello came twice")
 	default:

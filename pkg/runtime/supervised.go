@@ -159,6 +159,8 @@ func (t *TaskManager) runExecutor(ctx context.Context, s *supervised, command *p
 			t.log.Warn("directory of an executor was not removed", logfield.File(spec.Dir), zap.Error(err))
 		}
 	}()
+	spec.LocalDir = t.kept.acquire(s.id.Job)
+	defer t.kept.release(s.id.Job)
 	execution, err := t.options.Launcher.Start(ctx, spec)
 	if err != nil {
 		return Exit{}, err

@@ -60,6 +60,7 @@ type TaskManager struct {
 	output    *jobOutput
 	artifacts *artifactCache // nil without Artifacts
 	executors string         // directory of the executors' directories
+	kept      *keptFiles
 
 	supervisors sync.WaitGroup
 
@@ -83,6 +84,10 @@ func New(options Options) (*TaskManager, error) {
 		executors: filepath.Join(options.WorkDir, "executors"),
 	}
 	t.mu.running = map[ids.ExecutorID]*supervised{}
+	var err error
+	if t.kept, err = openKeptFiles(filepath.Join(options.WorkDir, "local"), t.log); err != nil {
+		return nil, err
+	}
 	if err := os.RemoveAll(t.executors); err != nil {
 		return nil, fmt.Errorf("remove directories of dead executors: %w", err)
 	}

@@ -397,3 +397,74 @@ func TestTailKeepsThePanicAndTheEnd(t *testing.T) {
 		t.Errorf("long: %d bytes, from %.40q", len(got), got)
 	}
 }
+
+// TestKeptFilesGoWithTheirJob: they outlive an executor, and go when the
+// JobManager says that the job has ended, but not before the executor.
+func TestKeptFilesGoWithTheirJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUplink()
+		b := newBench(t, always(u))
+		others := make(chan *pb.TaskManagerReport, 100)
+		go u.answer(func() bool { return true }, others)
+		synctest.Wait()
+		stop := &pb.TaskManagerCommand{Kind: &pb.TaskManagerCommand_StopExecutor{StopExecutor: &pb.StopExecutor{
+			Executor: launchCommand().GetLaunchExecutor().GetExecutor(), Kill: true,
+		}}}
+		forget := &pb.TaskManagerCommand{Kind: &pb.TaskManagerCommand_ForgetJob{ForgetJob: &pb.ForgetJob{JobId: "job"}}}
+		exists := func(dir string) bool {
+			_, err := os.Stat(dir)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			return err == nil
+		}
+		u.commands <- launchCommand()
+		synctest.Wait()
+		dir := b.launcher.specs[0].LocalDir
+		if b.launcher.specs[0].ExecutorSpec().LocalDir != dir {
+			t.Errorf("the executor is told %q, want %q", b.launcher.specs[0].ExecutorSpec().LocalDir, dir)
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		u.commands <- stop
+		synctest.Wait()
+		if !exists(dir) {
+			t.Error("what was kept went with the executor")
+		}
+		u.commands <- launchCommand()
+		synctest.Wait()
+		if again := b.launcher.specs[1].LocalDir; again != dir {
+			t.Errorf("the next executor has %s, the first had %s", again, dir)
+		}
+		u.commands <- forget
+		synctest.Wait()
+		if !exists(dir) {
+			t.Error("what is kept was taken from a running executor")
+		}
+		u.commands <- stop
+		synctest.Wait()
+		if exists(dir) {
+			t.Error("what was kept is still there")
+		}
+		// Of a job whose end nobody told, at the next occasion.
+		u.commands <- launchCommand()
+		synctest.Wait()
+		u.commands <- stop
+		synctest.Wait()
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(keptMax + time.Second)
+		other := launchCommand()
+		other.GetLaunchExecutor().GetExecutor().JobId = "other"
+		u.commands <- other
+		synctest.Wait()
+		if exists(dir) {
+			t.Error("what was kept of a job that never came back is still there")
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -31,26 +32,26 @@ func comparedCheckpoint() *CompletedCheckpoint {
 }
 
 func TestCompare(t *testing.T) {
-	got := Compare(comparedCheckpoint(), []OperatorTarget{{"flights", 3}, {"filter", 3}, {"sums", 4}})
+	got := Compare(comparedCheckpoint(), []OperatorTarget{{UID: "flights", Parallelism: 3}, {UID: "filter", Parallelism: 3}, {UID: "sums", Parallelism: 4}}, nil)
 	want := []StateMatch{
-		{"flights", "splits", SplitsKind, Matches, 2, 3},
-		{"filter", "", "", New, 0, 3},
-		{"sums", "a", "value", Matches, 2, 4},
-		{"sums", "b", "value", Matches, 2, 4},
-		{"out", "committables", "list", Dropped, 1, 0},
+		{UID: "flights", State: "splits", Kind: SplitsKind, Match: Matches, OldParallelism: 2, NewParallelism: 3},
+		{UID: "filter", State: "", Kind: "", Match: New, OldParallelism: 0, NewParallelism: 3},
+		{UID: "sums", State: "a", Kind: "value", Match: Matches, OldParallelism: 2, NewParallelism: 4},
+		{UID: "sums", State: "b", Kind: "value", Match: Matches, OldParallelism: 2, NewParallelism: 4},
+		{UID: "out", State: "committables", Kind: "list", Match: Dropped, OldParallelism: 1, NewParallelism: 0},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	got = Compare(nil, []OperatorTarget{{"flights", 3}})
-	if want := []StateMatch{{"flights", "", "", New, 0, 3}}; !reflect.DeepEqual(got, want) {
+	got = Compare(nil, []OperatorTarget{{UID: "flights", Parallelism: 3}}, nil)
+	if want := []StateMatch{{UID: "flights", State: "", Kind: "", Match: New, OldParallelism: 0, NewParallelism: 3}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("from nothing: got %v, want %v", got, want)
 	}
 }
 
 func TestLostStateIsNamedAndLeftOnlyOnDemand(t *testing.T) {
 	c := comparedCheckpoint()
-	targets := []OperatorTarget{{"other", 1}, {"map", 1}}
+	targets := []OperatorTarget{{UID: "other", Parallelism: 1}, {UID: "map", Parallelism: 1}}
 	_, err := Reassign(c, targets, 128)
 	if err == nil || !strings.Contains(err.Error(), `operators "sums", "out", "flights", which`) {
 		t.Errorf("error is %v", err)
@@ -62,7 +63,7 @@ func TestLostStateIsNamedAndLeftOnlyOnDemand(t *testing.T) {
 	if _, err := Reassign(kept, targets, 128); err != nil {
 		t.Error(err)
 	}
-	all := []OperatorTarget{{"flights", 1}, {"sums", 1}, {"out", 1}}
+	all := []OperatorTarget{{UID: "flights", Parallelism: 1}, {UID: "sums", Parallelism: 1}, {UID: "out", Parallelism: 1}}
 	if same := WithoutLostState(c, all); same != c {
 		t.Error("nothing is lost, and the checkpoint was changed")
 	}
@@ -77,5 +78,72 @@ func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("keys %q: %v, want %q", program, err, want)
 		}
+	}
+}
+
+// Of a described operator every state is compared by its name.
+func TestStatesOfADescribedOperatorAreCompared(t *testing.T) {
+	c := comparedCheckpoint()
+	target := func(states ...StateMeta) []OperatorTarget {
+		return []OperatorTarget{{UID: "flights", Parallelism: 1}, {UID: "out", Parallelism: 1}, {UID: "sums", Parallelism: 2, Described: true, States: states}}
+	}
+	meta := func(name, kind, schema string) StateMeta {
+		return StateMeta{Name: name, Kind: kind, Codec: "c", Schema: schema, KeySchema: "key/1:string"}
+	}
+	schemas := func(_, _, _, schema string) ([]string, error) {
+		switch schema {
+		case "wider":
+			return []string{"widened it"}, nil
+		case "other":
+			return nil, errors.New("it was a number")
+		}
+		return nil, nil
+	}
+	for i := range c.Operators[1].Subtasks {
+		for j := range c.Operators[1].Subtasks[i].Keyed[0].States {
+			c.Operators[1].Subtasks[i].Keyed[0].States[j].Codec = "c"
+		}
+	}
+	for name, test := range map[string]struct {
+		states []StateMeta
+		want   []StateMatch
+	}{
+		"same and dropped": {[]StateMeta{meta("a", "value", "same")}, []StateMatch{{State: "a", Match: Matches}, {State: "b", Match: Dropped}}},
+		"changed": {[]StateMeta{meta("a", "value", "wider"), meta("b", "value", "other"), meta("c", "list", "")}, []StateMatch{
+			{State: "a", Match: Migrated, Changes: []string{"widened it"}}, {State: "b", Match: Incompatible, Changes: []string{"it was a number"}}, {State: "c", Match: New},
+		}},
+		"kind": {[]StateMeta{meta("a", "list", ""), meta("b", "value", "")}, []StateMatch{
+			{State: "a", Match: Incompatible, Changes: []string{"stored as value, the program has list"}}, {State: "b", Match: Matches},
+		}},
+	} {
+		got := Compare(c, target(test.states...), schemas)[2:]
+		for i := range got {
+			got[i] = StateMatch{State: got[i].State, Match: got[i].Match, Changes: got[i].Changes}
+		}
+		if !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: got  %+v, want %+v", name, got, test.want)
+		}
+	}
+	if err := CheckStates(c, target(meta("a", "value", "other"), meta("b", "value", "")), schemas); err == nil || !strings.Contains(err.Error(), `operator "sums": state "a" of checkpoint 7: it was a number`) {
+		t.Errorf("error is %v", err)
+	}
+	// What is not registered is refused, or marked for those who restore.
+	dropping := target(meta("a", "value", ""))
+	dropping = append(dropping, OperatorTarget{UID: "map", Parallelism: 1})
+	if _, err := Reassign(c, dropping, 128); err == nil || !strings.Contains(err.Error(), `state "b" of operator "sums", which the program does not register`) {
+		t.Errorf("error is %v", err)
+	}
+	if lost := LostStates(c, dropping); !reflect.DeepEqual(lost, []string{"sums/b"}) {
+		t.Errorf("lost are %v", lost)
+	}
+	kept := WithoutLostState(c, dropping)
+	if _, err := Reassign(kept, dropping, 128); err != nil {
+		t.Error(err)
+	}
+	if marked := kept.Operators[1].Subtasks[1].Keyed[0].States; marked[0].Kind != "value" || marked[1].Kind != DroppedKind {
+		t.Errorf("states are %+v", marked)
+	}
+	if c.Operators[1].Subtasks[1].Keyed[0].States[1].Kind != "value" {
+		t.Error("the checkpoint itself was changed")
 	}
 }

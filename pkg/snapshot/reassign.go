@@ -11,6 +11,25 @@ import (
 type OperatorTarget struct {
 	UID         ids.OperatorUID
 	Parallelism int
+	// Described says that States are all that the operator registers.
+	Described bool
+	States    []StateMeta
+}
+
+// state is the registered state of that name.
+func (t *OperatorTarget) state(name string) (StateMeta, bool) {
+	for _, s := range t.States {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return StateMeta{}, false
+}
+
+// drops reports whether the operator is known not to have a state of that name.
+func (t *OperatorTarget) drops(name string) bool {
+	_, has := t.state(name)
+	return t.Described && !has
 }
 
 // Reassign says which subtask restores what of a checkpoint. The result has

@@ -38,7 +38,7 @@ func TestI7EveryKeyGroupHasOneOwner(t *testing.T) {
 		for i := range p {
 			old.Subtasks = append(old.Subtasks, OperatorSubtaskState{UID: "op", Keyed: []KeyedStateHandle{keyedHandle(i, p, maxP)}})
 		}
-		out, err := Reassign(checkpointOf(old), []OperatorTarget{{"op", q}}, maxP)
+		out, err := Reassign(checkpointOf(old), []OperatorTarget{{UID: "op", Parallelism: q}}, maxP)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestI7EveryListElementHasOneOwner(t *testing.T) {
 			}
 			old.Subtasks = append(old.Subtasks, OperatorSubtaskState{UID: "op", Lists: []OperatorStateHandle{h}})
 		}
-		out, err := Reassign(checkpointOf(old), []OperatorTarget{{"op", q}}, 8)
+		out, err := Reassign(checkpointOf(old), []OperatorTarget{{UID: "op", Parallelism: q}}, 8)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestReassignKeepsWhatIsInPlace(t *testing.T) {
 			Lists: []OperatorStateHandle{{Name: "l", Redistribution: SplitEvenly, Elements: make([]int64, 1+5*i)}},
 		})
 	}
-	out, err := Reassign(checkpointOf(old), []OperatorTarget{{"op", 2}, {"fresh", 3}}, 128)
+	out, err := Reassign(checkpointOf(old), []OperatorTarget{{UID: "op", Parallelism: 2}, {UID: "fresh", Parallelism: 3}}, 128)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestReassignRefuses(t *testing.T) {
 			list(OperatorStateHandle{Name: "l", Redistribution: Union}), list(OperatorStateHandle{Name: "l", Redistribution: SplitEvenly}))), "op", []string{"corrupt"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Reassign(c.cc, []OperatorTarget{{c.uid, 2}}, 128)
+			_, err := Reassign(c.cc, []OperatorTarget{{UID: c.uid, Parallelism: 2}}, 128)
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -204,7 +204,7 @@ func TestReassignRefuses(t *testing.T) {
 		})
 	}
 	// A lost operator without state is no loss.
-	if _, err := Reassign(checkpointOf(with(128, OperatorSubtaskState{})), []OperatorTarget{{"other", 1}}, 128); err != nil {
+	if _, err := Reassign(checkpointOf(with(128, OperatorSubtaskState{})), []OperatorTarget{{UID: "other", Parallelism: 1}}, 128); err != nil {
 		t.Fatal(err)
 	}
 }

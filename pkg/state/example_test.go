@@ -1,12 +1,14 @@
 package state_test
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
 	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/state"
+	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/statebackend/memory"
 )
 
@@ -33,6 +35,54 @@ func check(err error) {
 	if err != nil {
 		panic(err) // an example has nobody to return it to
 	}
+}
+
+// firstStats is the type of the state in the first version of a program.
+type firstStats struct {
+	Flights  int32
+	DelaySum int64
+	Worst    float32
+	Carrier  string
+}
+
+// Stats is what the second version has: a field more, one less, one renamed, and one of more bits.
+type Stats struct {
+	Flights int64
+	Minutes int64 `weir:"minutes,alias=DelaySum"`
+	Worst   float64
+	Best    *int32
+}
+
+func ExampleNewValue_migrated() {
+	first := openContext()
+	old, err := state.NewValue[firstStats](first, "stats")
+	check(err)
+	begin(first, "ABQ")
+	check(old.Set(firstStats{Flights: 3, DelaySum: 45, Worst: 30.5, Carrier: "WN"}))
+	snapshot := snapshotOf(first)
+
+	second := openContext()
+	stats, err := state.NewValue[Stats](second, "stats")
+	check(err)
+	check(second.Backend().Restore(snapshot))
+	check(second.SetCurrentKey("ABQ"))
+	v, _, err := stats.Get()
+	check(err)
+	fmt.Printf("%+v\n", v)
+	// Output: {Flights:3 Minutes:45 Worst:30.5 Best:<nil>}
+}
+
+// snapshotOf is what a checkpoint would have of a state.
+func snapshotOf(ctx *state.Keyed[string]) []statebackend.RestoredPart {
+	frozen, err := ctx.Backend().Freeze()
+	check(err)
+	defer frozen.Release()
+	var data bytes.Buffer
+	part := statebackend.RestoredPart{Range: keygroup.RangeOf(0, 1, 128)}
+	part.Offsets, part.States, err = frozen.WriteSnapshot(&data)
+	check(err)
+	part.Data = data.Bytes()
+	return []statebackend.RestoredPart{part}
 }
 
 func ExampleNewList() {

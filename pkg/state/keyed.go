@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
+	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
@@ -16,6 +17,8 @@ type Options struct {
 	Range          keygroup.Range
 	MaxParallelism int
 	Backend        statebackend.Backend
+	// Dir is as in statebackend.Options.
+	Dir string
 	// Now is the clock of states with time-to-live. Without it there can be none.
 	Now func() time.Time
 }
@@ -28,8 +31,10 @@ type Keyed[K comparable] struct {
 	encoding *keygroup.Encoding[K]
 	groups   groupCheck
 	options  Options
-	backend  statebackend.KeyedState
-	names    map[string]bool // bounded by the states that the program registers
+	backend  statebackend.KeyedState // what states are registered with
+	outer    statebackend.KeyedState // what the runtime sees: backend, or its Wrapper
+	names    map[string]bool         // bounded by the states that the program registers
+	metas    []snapshot.StateMeta    // of the same
 	clock    statebackend.Clock
 	expiring bool // some state has a time-to-live
 }
@@ -57,21 +62,25 @@ func NewKeyed[K comparable](o Options) (*Keyed[K], error) {
 		return nil, fmt.Errorf("keyed state of operator %q: key-group range %s is not within max parallelism %d", o.Operator, o.Range, o.MaxParallelism)
 	}
 	backend, err := o.Backend.Open(statebackend.Options{
-		Operator: o.Operator, Range: o.Range, MaxParallelism: o.MaxParallelism, KeySchema: encoding.Schema(),
+		Operator: o.Operator, Range: o.Range, MaxParallelism: o.MaxParallelism, KeySchema: encoding.Schema(), Dir: o.Dir,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("keyed state of operator %q: %w", o.Operator, err)
 	}
-	return &Keyed[K]{
-		encoding: encoding, groups: newGroupCheck(o.Range, o.MaxParallelism), options: o, backend: backend, names: map[string]bool{},
-	}, nil
+	k := &Keyed[K]{
+		encoding: encoding, groups: newGroupCheck(o.Range, o.MaxParallelism), options: o, backend: backend, outer: backend, names: map[string]bool{},
+	}
+	if w, ok := backend.(statebackend.Wrapper); ok {
+		k.backend = w.Unwrap()
+	}
+	return k, nil
 }
 
 // KeyedState returns k: a Keyed is its own Context.
 func (k *Keyed[K]) KeyedState() *Keyed[K] { return k }
 
 // Backend is the same state as the runtime sees it: to restore, freeze, count and close.
-func (k *Keyed[K]) Backend() statebackend.KeyedState { return k.backend }
+func (k *Keyed[K]) Backend() statebackend.KeyedState { return k.outer }
 
 // SetCurrentKey makes key the one that all states of the operator refer to.
 // A key of a group that the subtask does not own is an error: its record came
@@ -87,6 +96,9 @@ func (k *Keyed[K]) SetCurrentKey(key K) error {
 	}
 	return nil
 }
+
+// States describes the registered states, in the order of registration.
+func (k *Keyed[K]) States() []snapshot.StateMeta { return k.metas }
 
 // HasStates reports whether the operator has registered any state.
 func (k *Keyed[K]) HasStates() bool { return len(k.names) > 0 }

@@ -3,6 +3,7 @@ package state
 import (
 	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/statebackend/memory"
+	"github.com/weirstream/weir/pkg/statebackend/pebble"
 )
 
 // List holds a list per key: see statebackend.List for what may be done with it.
@@ -38,6 +39,8 @@ func openList[E any, K comparable](k *Keyed[K], d statebackend.Descriptor[K, E])
 	switch b := k.backend.(type) {
 	case *memory.State:
 		return memory.NewList(b, d)
+	case *pebble.State:
+		return pebble.NewList(b, d)
 	}
 	return nil, k.unable(d.Kind)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/statebackend/memory"
+	"github.com/weirstream/weir/pkg/statebackend/pebble"
 )
 
 // Map holds a map per key: see statebackend.Map for what may be done with it.
@@ -31,6 +32,7 @@ func newMap[U comparable, V any, K comparable](k *Keyed[K], name string, options
 	if err != nil {
 		return nil, err
 	}
+	k.metas[len(k.metas)-1].KeySchema = keys.Both.Schema()
 	if ttl == nil {
 		return openMap(k, d, keys)
 	}
@@ -45,6 +47,8 @@ func openMap[U comparable, V any, K comparable](k *Keyed[K], d statebackend.Desc
 	switch b := k.backend.(type) {
 	case *memory.State:
 		return memory.NewMap(b, d, keys)
+	case *pebble.State:
+		return pebble.NewMap(b, d, keys)
 	}
 	return nil, k.unable(d.Kind)
 }

@@ -37,6 +37,23 @@ func NewOperator(uid ids.OperatorUID, index int) *Operator { return &Operator{ui
 // OperatorState returns o: an Operator is its own OperatorContext.
 func (o *Operator) OperatorState() *Operator { return o }
 
+// Lists describes what is stored of the registered states: a list each, and
+// one for all that is broadcast. The KeySchema is empty.
+func (o *Operator) Lists() []snapshot.StateMeta {
+	var metas []snapshot.StateMeta
+	for _, l := range o.lists {
+		m := l.meta()
+		metas = append(metas, snapshot.StateMeta{Name: listPrefix + m.name, Kind: snapshot.ListKind, Codec: m.codec, Schema: m.schema})
+	}
+	if o.HasStates() {
+		metas = append(metas, snapshot.StateMeta{Name: DescriptionsList, Kind: snapshot.ListKind})
+	}
+	if o.broadcast != nil {
+		metas = append(metas, snapshot.StateMeta{Name: broadcastList, Kind: snapshot.ListKind})
+	}
+	return metas
+}
+
 // HasStates reports whether anything is registered.
 func (o *Operator) HasStates() bool { return len(o.lists) > 0 || o.broadcast != nil }
 
@@ -48,6 +65,8 @@ var errNoOperatorState = errors.New("a source has no operator state: its splits 
 type operatorList interface {
 	meta() listMeta
 	freeze() (encode func() [][]byte)
+	// read prepares for elements stored under that description.
+	read(stored listMeta) error
 	restore(elements [][]byte) error
 }
 
@@ -56,6 +75,7 @@ type operatorList interface {
 type OperatorList[E any] struct {
 	about    listMeta
 	codec    codec.Codec[E]
+	reader   codec.Codec[E] // of the elements being restored
 	elements []E
 	// shared says that the memory of elements is also a view's, and may only
 	// be appended to.
@@ -95,7 +115,7 @@ func newOperatorList[E any](o *Operator, name string, mode snapshot.Redistributi
 	if s.ttl != nil {
 		return fail(fmt.Errorf("operator state has no time-to-live"))
 	}
-	l := &OperatorList[E]{codec: c, about: listMeta{name: name, mode: mode, codec: c.Name(), schema: c.Schema()}}
+	l := &OperatorList[E]{codec: c, reader: c, about: listMeta{name: name, mode: mode, codec: c.Name(), schema: c.Schema()}}
 	o.lists = append(o.lists, l)
 	return l, nil
 }
@@ -137,10 +157,15 @@ func (l *OperatorList[E]) freeze() func() [][]byte {
 	}
 }
 
+func (l *OperatorList[E]) read(stored listMeta) (err error) {
+	l.reader, err = codec.ForSchema(l.codec, stored.codec, stored.schema)
+	return err
+}
+
 func (l *OperatorList[E]) restore(elements [][]byte) error {
 	l.elements = make([]E, len(elements))
 	for i, b := range elements {
-		n, err := l.codec.Decode(b, &l.elements[i])
+		n, err := l.reader.Decode(b, &l.elements[i])
 		if err == nil && n != len(b) {
 			err = fmt.Errorf("%d bytes after it", len(b)-n)
 		}

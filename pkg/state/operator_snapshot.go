@@ -18,10 +18,27 @@ import (
 // the snapshot of all broadcast maps as one element, of subtask 0 only, which
 // all subtasks get back. What users register has listPrefix before its name.
 const (
-	metaList      = "state/lists"
+	metaList      = DescriptionsList
 	broadcastList = "state/broadcast"
 	listPrefix    = "list/"
 )
+
+// DescriptionsList is the stored list that describes the lists which a program
+// has registered, by one element each.
+const DescriptionsList = "state/lists"
+
+// ListDescription describes a stored list.
+type ListDescription struct {
+	// Name is what it was registered as, StoredAs the name of the stored list.
+	Name, StoredAs string
+	Codec, Schema  string
+}
+
+// DescribeList reads an element of DescriptionsList.
+func DescribeList(element []byte) (ListDescription, error) {
+	m, err := decodeListMeta(element)
+	return ListDescription{Name: m.name, StoredAs: listPrefix + m.name, Codec: m.codec, Schema: m.schema}, err
+}
 
 var errRegisteredLate = errors.New("states are registered when the operator is opened, not later: stored state is attached by then")
 
@@ -144,11 +161,14 @@ func (o *Operator) restore(stored map[string][][]byte) error {
 			return err
 		}
 		i := slices.IndexFunc(o.lists, func(l operatorList) bool { return l.meta().name == m.name })
+		if _, there := stored[listPrefix+m.name]; i < 0 && !there {
+			continue // dropped on the user's word
+		}
 		if i < 0 {
 			return fmt.Errorf("the snapshot has list %q, which the operator did not register when it was opened", m.name)
 		}
-		if is := o.lists[i].meta(); is.codec != m.codec || is.schema != m.schema {
-			return fmt.Errorf("list %q: stored with codec %s as %s, the program has codec %s with %s", m.name, m.codec, m.schema, is.codec, is.schema)
+		if err := o.lists[i].read(m); err != nil {
+			return fmt.Errorf("list %q: %w", m.name, err)
 		}
 	}
 	for _, l := range o.lists {

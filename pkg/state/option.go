@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/pkg/codec"
+	"github.com/weirstream/weir/pkg/codec/avro"
 )
 
 // Option changes how a state is kept.
@@ -23,7 +24,8 @@ type ttlSettings struct {
 	modes TTLMode
 }
 
-// WithCodec stores the values with c instead of the codec that codec.For derives.
+// WithCodec stores the values with c instead of the codec that avro.For derives.
+// A codec.Migrating also reads what other codecs and schemas have stored.
 func WithCodec[V any](c codec.Codec[V]) Option {
 	return func(s *settings) { s.codec, s.codecType = c, reflect.TypeFor[V]() }
 }
@@ -72,7 +74,7 @@ func settle[V any](options []Option) (*settings, codec.Codec[V], error) {
 		return nil, nil, fmt.Errorf("time-to-live of %s: give a millisecond or more", s.ttl.after)
 	}
 	if s.codec == nil {
-		c, err := codec.For[V]()
+		c, err := avro.For[V]()
 		return s, c, err
 	}
 	c, ok := s.codec.(codec.Codec[V])

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/statebackend/memory"
+	"github.com/weirstream/weir/pkg/statebackend/pebble"
 )
 
 // Value holds one value per key: see statebackend.Value for what may be done
@@ -44,6 +45,8 @@ func openValue[V any, K comparable](k *Keyed[K], d statebackend.Descriptor[K, V]
 	switch b := k.backend.(type) {
 	case *memory.State:
 		return memory.NewValue(b, d)
+	case *pebble.State:
+		return pebble.NewValue(b, d)
 	}
 	return nil, k.unable(d.Kind)
 }
@@ -77,5 +80,7 @@ func describe[V any, K comparable](k *Keyed[K], name string, kind statebackend.K
 		return none, nil, errNoClock
 	}
 	k.names[name] = true
-	return statebackend.Descriptor[K, V]{Name: name, Kind: kind, Key: k.encoding, Current: &k.current, Codec: c}, s.ttl, nil
+	d := statebackend.Descriptor[K, V]{Name: name, Kind: kind, Key: k.encoding, Current: &k.current, Codec: c}
+	k.metas = append(k.metas, d.Meta())
+	return d, s.ttl, nil
 }

@@ -33,6 +33,14 @@ const writeBufferBytes = 64 << 10
 // ErrCorrupt is wrapped by errors about stored bytes that are no snapshot.
 var ErrCorrupt = errors.New("corrupt state")
 
+// ErrValueTooLarge is wrapped by errors about a snapshot with a value over the
+// limit. The state itself is usable.
+var ErrValueTooLarge = errors.New("value too large for a snapshot")
+
+// ValueBytesMax is the default of state.value.bytes-max: larger stored values
+// are usually a list or aggregate that grows for ever.
+const ValueBytesMax = 64 << 20
+
 // ErrNoKey is returned when a state is used while no key is current.
 var ErrNoKey = errors.New("no current key: keyed state can be used only while a record or timer of a keyed operator is processed")
 
@@ -43,12 +51,18 @@ type Writer struct {
 	flushed int64
 	offsets []int64
 	started bool // the current group has its version byte
-	err     error
+	// valueMax is the size of the largest value it writes.
+	valueMax int
+	err      error
 }
 
 // NewWriter makes a Writer that writes to w through a buffer of its own.
-func NewWriter(w io.Writer) *Writer {
-	return &Writer{w: w, buf: make([]byte, 0, writeBufferBytes+4096)}
+func NewWriter(w io.Writer) *Writer { return NewLimitedWriter(w, ValueBytesMax) }
+
+// NewLimitedWriter makes a Writer that refuses values of more than valueMax
+// bytes: the error is ErrValueTooLarge and names state number and size.
+func NewLimitedWriter(w io.Writer, valueMax int) *Writer {
+	return &Writer{w: w, buf: make([]byte, 0, writeBufferBytes+4096), valueMax: valueMax}
 }
 
 // Group begins the next group. The first call begins the first group of the range.
@@ -68,8 +82,11 @@ func (w *Writer) State(number, count int) {
 }
 
 // Entry writes one entry. value begins with its header (AppendValueHeader).
-// Errors of the underlying writer are kept for Finish; Err tells early.
+// Errors are kept for Finish; Err tells early.
 func (w *Writer) Entry(key, value []byte) {
+	if len(value) > w.valueMax && w.err == nil {
+		w.err = fmt.Errorf("%w: it has %d bytes, the limit is %d (state.value.bytes-max)", ErrValueTooLarge, len(value), w.valueMax)
+	}
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(key)))
 	w.buf = append(w.buf, key...)
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(value)))
@@ -79,7 +96,7 @@ func (w *Writer) Entry(key, value []byte) {
 	}
 }
 
-// Err is the first error of the underlying writer.
+// Err is the first error of the underlying writer or about a value.
 func (w *Writer) Err() error { return w.err }
 
 func (w *Writer) flush() {

@@ -102,6 +102,8 @@ type File struct {
 // RestoredPart is one stored snapshot, or of it at least the groups that the
 // restoring subtask owns: canonical with Offsets and Data, or in Files.
 type RestoredPart struct {
+	// Number is whatever the caller calls the part by; see Origins.
+	Number int
 	// Range and Offsets are as in snapshot.KeyedStateHandle: Offsets index Data.
 	Range   keygroup.Range
 	Offsets []int64

@@ -69,6 +69,8 @@ type TimedForm[V any] struct {
 	// Ages stores the age of a value and not its time, so that the time
 	// between a snapshot and its restore does not count.
 	Ages bool
+	// Shift is added to what was stored as a time, in milliseconds.
+	Shift int64
 }
 
 // Flags implements Form.
@@ -100,6 +102,8 @@ func (f TimedForm[V]) Decode(src []byte, flags byte, v *Timed[V]) (int, error) {
 		at = f.Clock.Now
 	case AgeFlag:
 		at = max(0, f.Clock.Now-at)
+	default:
+		at = max(0, at+f.Shift)
 	}
 	v.At = at
 	n, err := f.Codec.Decode(rest, &v.Value)
@@ -118,4 +122,11 @@ func (f TimedForm[V]) ForSchema(name, schema string) (Form[Timed[V]], error) {
 	c, err := codec.ForSchema(f.Codec, name, schema)
 	f.Codec = c
 	return f, err
+}
+
+// Standing is the same form with the clock standing at now, and with a Shift:
+// what is read with it does not depend on when, and any goroutine may use it.
+func (f TimedForm[V]) Standing(now, shift int64) Form[Timed[V]] {
+	f.Clock, f.Shift = &Clock{Now: now}, shift
+	return f
 }

@@ -18,7 +18,10 @@ import (
 // run on one goroutine; in which order the records of the two streams come is
 // not defined. It may also be a Finisher and a Closer.
 type KeyedBroadcastFunction[K comparable, T, B, O any] interface {
-	// Open registers the function's states, before anything else.
+	// Open registers the function's states, before anything else, and does
+	// nothing more: it is also called once where the job's graph is built, so
+	// that a restore can be compared before anything starts. A Starter acquires
+	// other resources.
 	Open(ctx *Context[K]) error
 	// Process handles one record of the keyed stream. It reads broadcast state.
 	Process(ctx *Context[K], v T, out Collector[O]) error
@@ -29,7 +32,10 @@ type KeyedBroadcastFunction[K comparable, T, B, O any] interface {
 
 // BroadcastFunction is a KeyedBroadcastFunction for a stream without keys.
 type BroadcastFunction[T, B, O any] interface {
-	// Open registers the function's states, before anything else.
+	// Open registers the function's states, before anything else, and does
+	// nothing more: it is also called once where the job's graph is built, so
+	// that a restore can be compared before anything starts. A Starter acquires
+	// other resources.
 	Open(ctx *BroadcastContext) error
 	// Process handles one record of the stream. It reads broadcast state.
 	Process(ctx *BroadcastContext, v T, out Collector[O]) error
@@ -166,6 +172,7 @@ func (b *keyedBroadcastOperator[K, T, B, O]) Open(ctx *operator.Context) error {
 		return b.fail(err)
 	}
 	b.opened = true
+	b.start = func() error { return start(b.fn, &b.ctx) }
 	return nil
 }
 
@@ -209,7 +216,10 @@ func (b *broadcastOperator[T, B, O]) Open(ctx *operator.Context) error {
 
 // Restore implements operator.Operator.
 func (b *broadcastOperator[T, B, O]) Restore(_ context.Context, r *operator.Restored) error {
-	return b.fail(operator.RestoreLists(b.ctx.lists, r))
+	if err := operator.RestoreLists(b.ctx.lists, r); err != nil {
+		return b.fail(err)
+	}
+	return b.fail(start(b.fn, &b.ctx))
 }
 
 // Freeze implements operator.Operator.

@@ -12,7 +12,10 @@ import (
 // which order the records of the two streams come is not defined. It may also
 // be a TimerFunction, a Finisher and a Closer.
 type ConnectFunction[K comparable, A, B, O any] interface {
-	// Open registers the function's states, before anything else.
+	// Open registers the function's states, before anything else, and does
+	// nothing more: it is also called once where the job's graph is built, so
+	// that a restore can be compared before anything starts. A Starter acquires
+	// other resources.
 	Open(ctx *Context[K]) error
 	// Process1 handles one record of the first stream.
 	Process1(ctx *Context[K], v A, out Collector[O]) error
@@ -70,6 +73,7 @@ func (c *connectOperator[K, A, B, O]) Open(ctx *operator.Context) error {
 		return c.fail(err)
 	}
 	c.opened = true
+	c.start = func() error { return start(c.fn, &c.ctx) }
 	return nil
 }
 

@@ -80,6 +80,9 @@ func (e *Env) Build() (*operator.Program, error) {
 	if err := e.nameOperators(); err != nil {
 		return nil, err
 	}
+	if err := e.describeOperators(); err != nil {
+		return nil, err
+	}
 	p := &operator.Program{
 		Graph: graph.JobGraph{Name: e.name, MaxParallelism: e.maxParallelism},
 		Nodes: make(map[ids.OperatorUID]*operator.Node, len(e.nodes)),

@@ -78,6 +78,8 @@ func (c *Context[K]) side(tag string) any { return c.sides[tag] }
 // state's life. The user's states are registered between Open and Restore.
 type keyedOperator[K comparable] struct {
 	ctx Context[K]
+	// start calls the user's Start.
+	start func() error
 	// onTimer calls the user's OnTimer; nil if there is none.
 	onTimer func(Timer) error
 	// ahead and hashes belong to prefetch, and are here so that they do not escape.
@@ -87,7 +89,7 @@ type keyedOperator[K comparable] struct {
 
 func (o *keyedOperator[K]) open(ctx *operator.Context) error {
 	keyed, err := state.NewKeyed[K](state.Options{
-		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend, Now: ctx.Now,
+		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend, Dir: ctx.Dir, Now: ctx.Now,
 	})
 	if err != nil {
 		return err
@@ -107,7 +109,13 @@ func (o *keyedOperator[K]) Restore(_ context.Context, r *operator.Restored) erro
 		return operator.Failed(o.ctx.UID(), err)
 	}
 	o.ctx.timers.open = true
-	return o.fail(operator.RestoreLists(o.ctx.lists, r))
+	if err := operator.RestoreLists(o.ctx.lists, r); err != nil {
+		return o.fail(err)
+	}
+	if o.start == nil {
+		return nil
+	}
+	return o.fail(o.start())
 }
 
 // restoreTimers refuses timers that nobody would handle: dropping them would

@@ -191,12 +191,12 @@ func TestProcess(t *testing.T) {
 // The function and the program must mean the same record type by a tag.
 func TestSideOutputOfAnotherType(t *testing.T) {
 	closed := 0
-	err := runJob(t, 1, func(env *stream.Env) {
-		s := stream.From(env, "numbers", valuesOf[uint64](2))
-		counts := stream.Process(stream.KeyBy(s, parity), "counts", func() *counter { return &counter{closed: &closed} })
-		stream.To(stream.SideOutput(counts, stream.NewTag[string]("big")), "big", &collected[string]{})
-		stream.To(counts, "out", &collected[string]{})
-	})
+	env := stream.NewEnv("job")
+	s := stream.From(env, "numbers", valuesOf[uint64](2))
+	counts := stream.Process(stream.KeyBy(s, parity), "counts", func() *counter { return &counter{closed: &closed} })
+	stream.To(stream.SideOutput(counts, stream.NewTag[string]("big")), "big", &collected[string]{})
+	stream.To(counts, "out", &collected[string]{})
+	_, err := env.Build()
 	if err == nil || !strings.Contains(err.Error(), `operator counts: side output "big" is consumed with another record type than uint64`) {
 		t.Errorf("error: %v", err)
 	}

@@ -12,7 +12,10 @@ import (
 // state per key. All its methods run on one goroutine. It may also be a
 // TimerFunction, a Finisher and a Closer.
 type ProcessFunction[K comparable, T, O any] interface {
-	// Open registers the function's states, before anything else.
+	// Open registers the function's states, before anything else, and does
+	// nothing more: it is also called once where the job's graph is built, so
+	// that a restore can be compared before anything starts. A Starter acquires
+	// other resources.
 	Open(ctx *Context[K]) error
 	// Process handles one record and emits any number of them. States refer to
 	// the record's key.
@@ -96,6 +99,7 @@ func (p *processOperator[K, T, O]) Open(ctx *operator.Context) error {
 		return p.fail(err)
 	}
 	p.opened = true
+	p.start = func() error { return start(p.fn, &p.ctx) }
 	return nil
 }
 

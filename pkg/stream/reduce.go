@@ -47,8 +47,14 @@ func (r *reduceOperator[K, T]) Open(ctx *operator.Context) error {
 	if err := r.open(ctx); err != nil {
 		return err
 	}
+	// A codec that the user gave is also the state's. The one between subtasks
+	// is not: what is stored must be readable by the next version.
+	var options []state.Option
+	if r.codec.Name() != codec.DerivedName {
+		options = append(options, state.WithCodec(r.codec))
+	}
 	var err error
-	r.value, err = state.NewValue[T](r.ctx.keyed, reduceState, state.WithCodec(r.codec))
+	r.value, err = state.NewValue[T](r.ctx.keyed, reduceState, options...)
 	return err
 }
 

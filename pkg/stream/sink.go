@@ -42,6 +42,9 @@ func To[T any, W SinkWriter[T]](in Stream[T], uid string, sink Sink[W], options 
 		in.env.fail(fmt.Errorf("%s: the sink is nil", n.describe()))
 	case operator.TwoPhase[T]:
 		n.TwoPhase = true
+		if revocable, ok := sink.(operator.Revocable); ok {
+			n.CommitsRevocable = revocable.CommitsAreRevocable()
+		}
 		in.env.takeConnector(n, sink)
 		n.make = func(func(string) any) (operator.Instance, error) { return operator.NewTwoPhase(sink), nil }
 	case operator.Sink[T]:

@@ -179,11 +179,18 @@ func (f *frozen[K]) WriteSnapshot(dst io.Writer) ([]int64, []snapshot.StateMeta,
 	if err != nil {
 		return nil, nil, err
 	}
+	return offsets, describe(f.keySchema), nil
+}
+
+// Describe is what snapshots say of the timers.
+func (t *Timers[K]) Describe() []snapshot.StateMeta { return describe(t.encoding.Schema()) }
+
+func describe(keySchema string) []snapshot.StateMeta {
 	states := make([]snapshot.StateMeta, len(names))
 	for n, name := range names {
-		states[n] = snapshot.StateMeta{Name: name, Kind: Stored, Codec: codecName, Schema: codecSchema, KeySchema: f.keySchema}
+		states[n] = snapshot.StateMeta{Name: name, Kind: Stored, Codec: codecName, Schema: codecSchema, KeySchema: keySchema}
 	}
-	return offsets, states, nil
+	return states
 }
 
 // Release implements statebackend.Frozen.

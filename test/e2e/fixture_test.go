@@ -52,8 +52,13 @@ var small = []string{"-D", "execution.checkpointing.data-inline-threshold=0", "-
 // start starts a cluster that is stopped when the test ends.
 func start(t *testing.T, flags ...string) *cluster {
 	t.Helper()
+	return startIn(t, filepath.Join(t.TempDir(), "cluster"), flags...)
+}
+
+// startIn is start with the cluster's directory.
+func startIn(t *testing.T, dir string, flags ...string) *cluster {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	dir := filepath.Join(t.TempDir(), "cluster")
 	c, err := flinkctl(t).StartCluster(ctx, dir, append(append([]string{}, small...), flags...)...)
 	t.Cleanup(func() {
 		defer cancel()
@@ -92,6 +97,20 @@ func showLogs(t *testing.T, dir string) {
 var storages = map[string][]string{
 	"file": nil,
 	"s3":   {"--s3", "-D", "high-availability.storageDir=s3://weir/ha"},
+}
+
+// backends are the state backends that state survives in, and moves between.
+var backends = []string{"memory"}
+
+// onEachBackend runs a test with each backend.
+func onEachBackend(t *testing.T, test func(t *testing.T, backend string)) {
+	t.Parallel()
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			test(t, backend)
+		})
+	}
 }
 
 // onEachStorage runs a test with the cluster flags of each kind of storage.

@@ -1,6 +1,9 @@
 package simjob
 
 import (
+	"fmt"
+
+	weirids "github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
 )
 
@@ -14,9 +17,18 @@ type Observer struct {
 	Fails func(at Moment) error
 	// Opened: a reader was opened on a split at a position.
 	Opened func(by *operator.Context, split int, position uint64)
-	// Restored: the counter of one subtask has restored these counts, which
-	// may be none.
-	Restored func(by *operator.Context, counts map[uint64]uint64)
+	// Restored: an operator with state has restored this in one subtask, which
+	// may be nothing.
+	Restored func(by *operator.Context, live *Stored)
+	// Frozen: a snapshot of an operator with state was frozen.
+	Frozen func(by *operator.Context, id weirids.CheckpointID)
+	// Expires is told what a state with time-to-live gave for a key, and when
+	// it was written. It gives what is to be noted when it is written now.
+	Expires func(key uint64, was Written, id uint64, found bool) Written
+	// Fired: a timer fired.
+	Fired func(eventTime bool)
+	// Broken: a rule was broken that the job itself watches.
+	Broken func(rule, message string)
 	// Committed: a transaction became visible. It comes once for each.
 	Committed func(by *operator.Context, name string, records []Count)
 	// Aborted: a transaction is gone for good.
@@ -68,5 +80,23 @@ func (o *Observer) committed(by *operator.Context, name string, records []Count)
 func (o *Observer) aborted(by *operator.Context, name string) {
 	if o != nil && o.Aborted != nil {
 		o.Aborted(by, name)
+	}
+}
+
+func (o *Observer) frozen(by *operator.Context, id weirids.CheckpointID) {
+	if o != nil && o.Frozen != nil {
+		o.Frozen(by, id)
+	}
+}
+
+func (o *Observer) fired(eventTime bool) {
+	if o != nil && o.Fired != nil {
+		o.Fired(eventTime)
+	}
+}
+
+func (o *Observer) broken(rule, format string, args ...any) {
+	if o != nil && o.Broken != nil {
+		o.Broken(rule, fmt.Sprintf(format, args...))
 	}
 }

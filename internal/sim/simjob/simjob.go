@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/weirstream/weir/pkg/codec"
 	"github.com/weirstream/weir/pkg/element"
@@ -36,6 +37,19 @@ type Options struct {
 	BatchMax                                             uint64
 	SourceParallelism, CountParallelism, SinkParallelism int
 	MaxParallelism                                       int
+
+	// Stateful makes it the job with every kind of state, of timers and of time.
+	Stateful bool
+	// RuleSplits splits of RulesPerSplit records are broadcast to an operator
+	// of RuledParallelism.
+	RuleSplits       int
+	RulesPerSplit    uint64
+	RuledParallelism int
+	// Idleness is that of the sources; 0 for never.
+	Idleness time.Duration
+	// TTL is the time-to-live of the states that have one, OnRead its mode.
+	TTL    time.Duration
+	OnRead bool
 }
 
 // Key is the key of number i of a split. The numbers of a split visit all
@@ -46,6 +60,9 @@ func (o Options) Key(split int, i uint64) uint64 {
 
 // Program builds the job. world receives what the sink commits.
 func Program(o Options, world *World) (*operator.Program, error) {
+	if o.Stateful {
+		return statefulProgram(o, world)
+	}
 	numberCodec, err := codec.For[uint64]()
 	if err != nil {
 		return nil, fmt.Errorf("codec of numbers: %w", err)
@@ -81,7 +98,8 @@ func Program(o Options, world *World) (*operator.Program, error) {
 			Counts: {UID: Counts, Discard: discard[Count](), Tee: tee[Count](),
 				New: func(out func(string) any) (operator.Instance, error) {
 					op := &counter{o: o, world: world, out: out("").(operator.Collector[Count])}
-					return operator.Instance{Operator: op, Inputs: []any{operator.Collector[uint64](op)}}, nil
+					watched := &watchedOperator{Operator: op, o: o, world: world, uid: Counts}
+					return operator.Instance{Operator: watched, Inputs: []any{operator.Collector[uint64](op)}}, nil
 				}},
 			Out: {UID: Out, New: func(func(string) any) (operator.Instance, error) {
 				return operator.NewTwoPhase[Count](sink{world: world}), nil
@@ -204,7 +222,7 @@ type counter struct {
 func (c *counter) Open(ctx *operator.Context) (err error) {
 	c.ctx = ctx
 	c.keyed, err = state.NewKeyed[uint64](state.Options{
-		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend,
+		Operator: ctx.Operator, Range: ctx.KeyGroups, MaxParallelism: ctx.MaxParallelism, Backend: ctx.Backend, Dir: ctx.Dir,
 	})
 	if err != nil {
 		return err
@@ -215,19 +233,7 @@ func (c *counter) Open(ctx *operator.Context) (err error) {
 
 // Restore implements operator.Operator.
 func (c *counter) Restore(_ context.Context, r *operator.Restored) error {
-	if err := c.keyed.Backend().Restore(r.Keyed); err != nil {
-		return err
-	}
-	observer := c.world.Observer
-	if observer == nil || observer.Restored == nil {
-		return nil
-	}
-	counts, err := c.o.counts(c.keyed.Backend(), c.ctx.KeyGroups)
-	if err != nil {
-		return err
-	}
-	observer.Restored(c.ctx, counts)
-	return nil
+	return c.keyed.Backend().Restore(r.Keyed)
 }
 
 // Collect implements operator.Collector.

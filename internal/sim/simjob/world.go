@@ -31,6 +31,11 @@ type World struct {
 	// Forgets, if not nil and true, lets a commit succeed that does nothing: a
 	// sink with a bug, planted for tests of the checkers.
 	Forgets func() bool
+	// DropsTimers, if not nil and true, writes a snapshot without its timers;
+	// BadTTL, if not nil, is a clock that may go back for a state whose
+	// time-to-live goes by it. Both are planted.
+	DropsTimers func() bool
+	BadTTL      func() int64
 
 	prepared  map[string][]Count
 	committed map[string][]Count
@@ -97,6 +102,21 @@ func (w *World) commit(by *operator.Context, name string) error {
 	w.order = append(w.order, name)
 	w.Observer.committed(by, name, records)
 	return nil
+}
+
+// Forget takes a committed transaction out of what is visible: a user copies
+// the output as it was at a savepoint before he goes back to it.
+func (w *World) Forget(name string) {
+	delete(w.committed, name)
+	w.order = slices.DeleteFunc(w.order, func(n string) bool { return n == name })
+}
+
+// Records are those of a transaction that is prepared or committed.
+func (w *World) Records(name string) []Count {
+	if records, ok := w.committed[name]; ok {
+		return records
+	}
+	return w.prepared[name]
 }
 
 func (w *World) abort(by *operator.Context, name string) {

@@ -64,6 +64,9 @@ func (c *committer) Recover(ctx context.Context, r operator.Recovery) error {
 	if c.subtask != 0 {
 		return nil
 	}
+	if err := c.takeBack(ctx, r); err != nil {
+		return fmt.Errorf("take back what was committed after checkpoint %d: %w", r.Restored, err)
+	}
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		return unwritable(c.dir, err)
@@ -89,15 +92,23 @@ func (c *committer) isLeftover(name string, r operator.Recovery) bool {
 		return n.isOf(c.job, c.operator) && n.attempt.Less(r.Attempt)
 	}
 	n, ok := parsePending(name)
-	if !ok || !n.isOf(c.job, c.operator) || !n.attempt.Less(r.Attempt) || n.checkpoint <= r.Restored {
-		return false
-	}
+	return ok && c.isLater(n, r) && !mayBeInSavepoint(n, r)
+}
+
+// isLater reports whether a file is an older attempt's for a checkpoint after
+// the restored one.
+func (c *committer) isLater(n committedName, r operator.Recovery) bool {
+	return n.isOf(c.job, c.operator) && n.attempt.Less(r.Attempt) && n.checkpoint > r.Restored
+}
+
+// mayBeInSavepoint reports whether a savepoint may hold the file.
+func mayBeInSavepoint(n committedName, r operator.Recovery) bool {
 	for _, s := range r.Savepoints {
-		if n.checkpoint <= s { // that savepoint may hold it
-			return false
+		if n.checkpoint <= s {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // Commit implements operator.Committer.

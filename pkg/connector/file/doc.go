@@ -18,5 +18,9 @@
 // job when it is cancelled. Those of a job that failed, or whose processes were
 // killed while it was cancelled, stay: their names carry the job's ID.
 //
+// When a job goes back to an older checkpoint because a newer one is corrupt,
+// the files that were committed since are taken back: their names carry the
+// checkpoint.
+//
 // The directory must be the same one on every host that runs the sink.
 package file

@@ -58,6 +58,10 @@ func (s *sink[T]) Describe() operator.Description {
 	}}
 }
 
+// CommitsAreRevocable implements operator.Revocable: names carry job, operator
+// and checkpoint.
+func (s *sink[T]) CommitsAreRevocable() bool { return true }
+
 // OpenWriter implements operator.TwoPhase.
 func (s *sink[T]) OpenWriter(ctx *operator.Context) (operator.TwoPhaseWriter[T], error) {
 	if err := makeDir(s.dir); err != nil {

@@ -292,9 +292,14 @@ func TestRecoverRemovesOnlyItsOwn(t *testing.T) {
 	gone := []string{
 		"." + prefix + "-out-1.1-0-n0.inprogress", "." + prefix + "-out-1.1-7-n3.inprogress", "." + prefix + "-out-0.9-0-n0.inprogress",
 		"." + prefix + "-out-1.1-0-8.jsonl.pending", "." + prefix + "-out-1.1-3-9.csv.pending",
+		// Committed for checkpoints after the restored one: the job has fallen back.
+		prefix + "-out-1.1-0-8.jsonl", prefix + "-out-1.1-5-8.jsonl", prefix + "-out-0.3-0-12.csv",
+		prefix + "-out-1.1-4-6.jsonl", prefix + "-out-1.1-0-7.jsonl", // pending again, for a savepoint
 	}
 	kept := []string{
-		prefix + "-out-1.1-0-1.jsonl", prefix + "-out-1.1-0-8.jsonl",
+		prefix + "-out-1.1-0-1.jsonl", prefix + "-out-1.1-0-5.jsonl",
+		prefix + "-out-1.2-0-8.jsonl", prefix + "-out-1.3-0-9.jsonl", // of this attempt, and of a newer one
+		prefix + "-out2-1.1-0-9.jsonl", "part-" + other + "-out-1.1-0-9.jsonl", // of others
 		"." + prefix + "-out-1.1-0-5.jsonl.pending",   // in the restored checkpoint
 		"." + prefix + "-out-1.1-0-6.jsonl.pending",   // in a savepoint taken later
 		"." + prefix + "-out-1.1-0-7.jsonl.pending",   // of a savepoint
@@ -331,7 +336,7 @@ func TestRecoverRemovesOnlyItsOwn(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range append(kept, "."+prefix+"-out-1.1-0-n9.inprogress") {
+	for _, name := range append(kept, "."+prefix+"-out-1.1-4-6.jsonl.pending", "."+prefix+"-out-1.1-0-n9.inprogress") {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
 			t.Errorf("%s is gone: %v", name, err)
 		}

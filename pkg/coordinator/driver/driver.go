@@ -46,6 +46,7 @@ type CheckpointStore interface {
 	PersistMetadata(ctx context.Context, loc checkpointstore.Location, checkpoint *snapshot.CompletedCheckpoint) (string, error)
 	DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) error
 	DiscardCheckpoint(ctx context.Context, loc checkpointstore.Location) error
+	DiscardRetained(ctx context.Context, uri string) (left int, err error)
 	Sweep(ctx context.Context, request checkpointstore.SweepRequest) (checkpointstore.SweepResult, error)
 }
 
@@ -331,7 +332,15 @@ func (d *Driver) discardCheckpoint(e coordinator.DiscardCheckpoint) {
 	d.deleter.enqueue(deletion{
 		what: "checkpoint " + e.Ref.URI,
 		do: func(ctx context.Context) (bool, error) {
-			return false, d.options.Checkpoints.DiscardCheckpoint(ctx, checkpointstore.LocationOf(e.Ref.URI))
+			if !e.Claimed {
+				return false, d.options.Checkpoints.DiscardCheckpoint(ctx, checkpointstore.LocationOf(e.Ref.URI))
+			}
+			left, err := d.options.Checkpoints.DiscardRetained(ctx, e.Ref.URI)
+			if left > 0 {
+				d.log.Warn("files of a claimed checkpoint stay: one beside it, which may refer to them, cannot be read",
+					logfield.URI(e.Ref.URI), logfield.Count(left))
+			}
+			return false, err
 		},
 	})
 }
@@ -349,6 +358,9 @@ func (d *Driver) sweep(e coordinator.SweepAttempts) {
 			result, err := d.options.Checkpoints.Sweep(ctx, request)
 			if result.Deleted > 0 {
 				d.log.Info("swept files of fenced attempts", logfield.Count(result.Deleted))
+			}
+			if result.Left > 0 && !result.More {
+				d.log.Warn("files of fenced attempts stay: a retained checkpoint, which may refer to them, cannot be read", logfield.Count(result.Left))
 			}
 			return result.More, err
 		},

@@ -411,6 +411,11 @@ func completed(id ids.CheckpointID) *snapshot.CompletedCheckpoint {
 }
 
 func TestMetadataIsWrittenReadAndDeleted(t *testing.T) {
+	t.Run("own", func(t *testing.T) { testMetadata(t, false) })
+	t.Run("claimed", func(t *testing.T) { testMetadata(t, true) })
+}
+
+func testMetadata(t *testing.T, claimed bool) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		m := &machine{react: func(event coordinator.Event) []coordinator.Effect {
@@ -430,7 +435,7 @@ func TestMetadataIsWrittenReadAndDeleted(t *testing.T) {
 				return []coordinator.Effect{coordinator.LoadCheckpoint{Token: e.Token, Ref: coordinator.CheckpointRef{ID: 3, URI: e.URI}}}
 			case coordinator.CheckpointLoaded:
 				return []coordinator.Effect{
-					coordinator.DiscardCheckpoint{Ref: e.Ref},
+					coordinator.DiscardCheckpoint{Ref: e.Ref, Claimed: claimed},
 					coordinator.LoadCheckpoint{Token: e.Token, Ref: coordinator.CheckpointRef{ID: 9, URI: strings.Replace(e.Ref.URI, "chk-3", "chk-9", 1)}},
 				}
 			}
@@ -442,7 +447,7 @@ func TestMetadataIsWrittenReadAndDeleted(t *testing.T) {
 		if got := of[coordinator.CheckpointLoaded](m); len(got) != 1 || got[0].Checkpoint.ID != 3 || !strings.HasSuffix(got[0].Base, string(testJob)) {
 			t.Fatalf("loaded: %v", got)
 		}
-		if got := of[coordinator.CheckpointLoadFailed](m); len(got) != 1 || !got[0].Permanent {
+		if got := of[coordinator.CheckpointLoadFailed](m); len(got) != 1 || got[0].Kind != coordinator.CorruptCheckpoint {
 			t.Errorf("a checkpoint that does not exist: %v", got)
 		}
 		for object := range w.store.List(t.Context(), "chk") {
@@ -469,7 +474,7 @@ func TestI9LoadThatFailsIsNoPermanentFailure(t *testing.T) {
 		d := w.start(m, &cluster{})
 		defer d.Stop()
 		synctest.Wait()
-		if got := of[coordinator.CheckpointLoadFailed](m); len(got) != 1 || got[0].Permanent {
+		if got := of[coordinator.CheckpointLoadFailed](m); len(got) != 1 || got[0].Kind != coordinator.LostProcess {
 			t.Errorf("denied read of metadata: %v", got)
 		}
 	})

@@ -20,21 +20,26 @@ const persistTriesMax = 4
 
 // load reads what the job is to restore from.
 func (d *Driver) load(ctx context.Context, e coordinator.LoadCheckpoint) {
-	fail := func(err error, permanent bool) {
-		d.mail.put(coordinator.CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: err.Error(), Permanent: permanent})
+	fail := func(err error, kind coordinator.FailureKind) {
+		d.mail.put(coordinator.CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: err.Error(), Kind: kind})
 	}
 	checkpoint, base, err := d.options.Checkpoints.LoadMetadata(ctx, e.Ref.URI)
+	if checkpointstore.IsBroken(err) {
+		// What may follow cannot be undone, so one bad read is not believed.
+		checkpoint, base, err = d.options.Checkpoints.LoadMetadata(ctx, e.Ref.URI)
+	}
 	switch {
-	case errors.Is(err, objectstore.ErrNotExist),
-		errors.Is(err, checkpointstore.ErrCorrupt),
-		errors.Is(err, checkpointstore.ErrUnsupported):
+	case checkpointstore.IsBroken(err):
 		// The store has answered: reading again gives the same.
-		fail(err, true)
+		d.log.Error("checkpoint to restore is corrupt", logfield.URI(e.Ref.URI), zap.Error(err))
+		fail(err, coordinator.CorruptCheckpoint)
+	case errors.Is(err, checkpointstore.ErrUnsupported):
+		fail(err, coordinator.PermanentFailure)
 	case err != nil:
 		d.log.Warn("checkpoint to restore could not be read", logfield.URI(e.Ref.URI), zap.Error(err))
-		fail(err, false)
+		fail(err, coordinator.LostProcess)
 	case e.Ref.ID != 0 && checkpoint.ID != e.Ref.ID:
-		fail(fmt.Errorf("%s holds checkpoint %d, not %d", e.Ref.URI, checkpoint.ID, e.Ref.ID), true)
+		fail(fmt.Errorf("%s holds checkpoint %d, not %d", e.Ref.URI, checkpoint.ID, e.Ref.ID), coordinator.CorruptCheckpoint)
 	default:
 		d.mail.put(coordinator.CheckpointLoaded{Token: e.Token, Ref: e.Ref, Base: base, Checkpoint: checkpoint})
 	}

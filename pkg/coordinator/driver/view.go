@@ -82,7 +82,7 @@ func (d *Driver) CheckpointsView() *pb.ListCheckpointsResponse {
 		p.Checkpoints = append(p.Checkpoints, &pb.CheckpointInfo{
 			Id: uint64(c.ID), Kind: c.Kind.String(), Status: string(c.Status), Reason: c.Reason,
 			TriggeredUnixMs: snapshot.TimeToProto(c.TriggeredAt), DurationMs: c.Duration.Milliseconds(),
-			Size: c.Size, Acked: int32(c.Acked), Subtasks: int32(c.Subtasks), Path: c.Path,
+			Size: c.Size, Uploaded: c.Uploaded, Acked: int32(c.Acked), Subtasks: int32(c.Subtasks), Path: c.Path,
 		})
 	}
 	return p

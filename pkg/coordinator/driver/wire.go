@@ -111,6 +111,8 @@ func FailureFromProto(p *pb.Failure) coordinator.Failure {
 	switch p.GetKind() {
 	case pb.FailureKind_FAILURE_KIND_LOST:
 		f.Kind = coordinator.LostProcess
+	case pb.FailureKind_FAILURE_KIND_CORRUPT:
+		f.Kind = coordinator.CorruptCheckpoint
 	case pb.FailureKind_FAILURE_KIND_PERMANENT:
 		f.Kind = coordinator.PermanentFailure
 	case pb.FailureKind_FAILURE_KIND_USER, pb.FailureKind_FAILURE_KIND_UNSPECIFIED:
@@ -132,6 +134,8 @@ func FailureToProto(f *coordinator.Failure) *pb.Failure {
 		p.Kind = pb.FailureKind_FAILURE_KIND_LOST
 	case coordinator.UserFailure:
 		p.Kind = pb.FailureKind_FAILURE_KIND_USER
+	case coordinator.CorruptCheckpoint:
+		p.Kind = pb.FailureKind_FAILURE_KIND_CORRUPT
 	case coordinator.PermanentFailure:
 		p.Kind = pb.FailureKind_FAILURE_KIND_PERMANENT
 	default:

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"github.com/weirstream/weir/pkg/runtime/exchange"
 	"github.com/weirstream/weir/pkg/runtime/subtask"
 	"github.com/weirstream/weir/pkg/runtime/task"
+	"github.com/weirstream/weir/pkg/statebackend"
 	"github.com/weirstream/weir/pkg/transport"
 )
 
@@ -58,6 +60,9 @@ type Options struct {
 	Log *zap.Logger
 	// Output takes what operators print; nil for nowhere. Writes do not overlap.
 	Output io.Writer
+	// Backend is the state backend of all subtasks; nil makes the one that the
+	// configuration names for each.
+	Backend statebackend.Backend
 }
 
 // Executor runs the subtasks of one attempt on one TaskManager.
@@ -68,8 +73,15 @@ type Executor struct {
 	log     *zap.Logger
 	network transport.Network
 	output  io.Writer
+	backend statebackend.Backend // of all subtasks
 
-	opener   *open.Opener // of the store that deploy made
+	opener *open.Opener // of the store that deploy made
+	// transfers are those of all tasks.
+	transfers *task.Transfers
+	// restored is the checkpoint that the tasks started from; tidied says that
+	// tidyLocal has run.
+	restored ids.CheckpointID
+	tidied   bool
 	exchange *exchange.Exchange
 	address  string // of the exchange, as others reach it
 	reports  reports
@@ -94,7 +106,10 @@ func New(o Options) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("executor %s: configuration: %w", o.Spec.Executor, err)
 	}
-	e := &Executor{options: o, spec: o.Spec, config: c, log: o.Log, network: o.Network, output: &sharedWriter{w: io.Discard}}
+	e := &Executor{options: o, spec: o.Spec, config: c, log: o.Log, network: o.Network, output: &sharedWriter{w: io.Discard}, transfers: task.NewTransfers(), backend: o.Backend}
+	if e.backend == nil {
+		e.backend = newBackend(c)
+	}
 	if e.network == nil {
 		e.network = transport.TCP{}
 	}
@@ -135,6 +150,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	err = errors.Join(err, e.exchange.Close())
 	if e.opener != nil {
 		e.opener.Close()
+	}
+	if !errors.Is(err, ErrStuck) && e.options.Backend == nil {
+		err = errors.Join(err, closeBackend(e.backend))
 	}
 	if err != nil {
 		return fmt.Errorf("executor %s: %w", e.spec.Executor, err)
@@ -198,6 +216,7 @@ func (e *Executor) deploy(m *pb.DeployTasks) error {
 		return fmt.Errorf("deploy: %w", err)
 	}
 	e.graph = &x
+	e.restored = ids.CheckpointID(m.GetRestoredCheckpoint())
 	if err := e.exchange.Deploy(e.plan(m)); err != nil {
 		return err
 	}
@@ -267,7 +286,14 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		RestoredCheckpoint: ids.CheckpointID(m.GetRestoredCheckpoint()), RestoreBase: m.GetRestoreBase(),
 		Suspended: m.GetSuspended(), Store: store, CheckpointDir: m.GetCheckpointDir(),
 		InlineBytesMax: int(config.CheckpointInlineThreshold.Get(e.config)),
-		CreditBytes:    endpoint.CreditBytes(), Backend: newBackend(e.config), Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
+		CreditBytes:    endpoint.CreditBytes(), Backend: e.backend, Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
+		Incremental: config.CheckpointIncremental.Get(e.config), Each: e.transfers.Each,
+	}
+	if e.spec.Dir != "" {
+		cfg.Dir = filepath.Join(e.spec.Dir, stateDir, subtask.LocalName(d.Subtask))
+	}
+	if config.LocalRecovery.Get(e.config) {
+		cfg.LocalDir = e.spec.LocalDir
 	}
 	for _, id := range m.GetSavepoints() {
 		cfg.Savepoints = append(cfg.Savepoints, ids.CheckpointID(id))
@@ -280,11 +306,51 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 	})
 }
 
+// tidyLocal follows the publication of a checkpoint. The first of the attempt
+// makes useless what subtasks that run elsewhere now have kept here: it is
+// removed, while tasks go on.
+func (e *Executor) tidyLocal(published ids.CheckpointID) {
+	if e.tidied || e.spec.LocalDir == "" || e.tasksDone == nil || published <= e.restored {
+		return
+	}
+	e.tidied = true
+	own := map[string]bool{}
+	for _, t := range e.ordered {
+		own[subtask.LocalName(t.ID())] = true
+	}
+	e.waiters.Go(func() {
+		entries, err := os.ReadDir(e.spec.LocalDir)
+		if errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		for _, entry := range entries {
+			if !own[entry.Name()] {
+				err = errors.Join(err, os.RemoveAll(filepath.Join(e.spec.LocalDir, entry.Name())))
+			}
+		}
+		if err != nil {
+			e.log.Warn("local copies of other subtasks were not removed", logfield.File(e.spec.LocalDir), zap.Error(err))
+		}
+	})
+}
+
+// stateDir is the directory of the subtasks' state below Spec.Dir.
+const stateDir = "state"
+
 // report passes on what a subtask reports. That a task has ended is noted
 // first: whoever hears of it may let go of this executor at once.
 func (e *Executor) report(id ids.SubtaskID, r subtask.Report) {
-	if status, ok := r.(subtask.StatusReport); ok {
-		switch status.Status {
+	switch r := r.(type) {
+	case subtask.RestoredReport:
+		e.log.Info("state was read to restore", logfield.Subtask(id), logfield.Checkpoint(r.Checkpoint),
+			logfield.FilesFetched(r.FilesFetched), logfield.BytesFetched(r.BytesFetched), logfield.FilesLocal(r.FilesLocal), logfield.BytesLocal(r.BytesLocal))
+		return
+	case subtask.LocalCopyReport:
+		e.log.Warn("local copies are not as they should be: a restore may have to fetch files", logfield.Subtask(id),
+			logfield.Checkpoint(r.Checkpoint), zap.Error(r.Err))
+		return
+	case subtask.StatusReport:
+		switch r.Status {
 		case coordinator.Finished, coordinator.Canceled, coordinator.Failed:
 			e.mu.Lock()
 			e.mu.ended++

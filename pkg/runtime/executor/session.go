@@ -239,6 +239,9 @@ func (c *conversation) handle(m *pb.ExecutorCommand) error {
 				t.NotifyComplete(id)
 			}
 		}
+		if !kind.Notify.GetAborted() {
+			c.tidyLocal(id)
+		}
 	case *pb.ExecutorCommand_AssignSplits:
 		assignment, err := assignmentFromProto(kind.AssignSplits)
 		if err != nil {

@@ -35,6 +35,10 @@ type Spec struct {
 	Graph *pb.JobGraph
 	// Dir is a directory of the executor's own; it is empty at the start.
 	Dir string
+	// LocalDir is where the executors of the job on this host, one after the
+	// other, keep files that a restore may need; empty for nowhere. It need not
+	// exist.
+	LocalDir string
 	// HasLifeline says that LifelineFD is open.
 	HasLifeline bool
 }
@@ -51,6 +55,7 @@ type specFile struct {
 	Config      map[string]string `json:"config"`
 	Graph       []byte            `json:"graph"` // weir.v1.JobGraph
 	Dir         string            `json:"dir"`
+	LocalDir    string            `json:"local_dir"`
 	HasLifeline bool              `json:"has_lifeline"`
 }
 
@@ -67,7 +72,7 @@ func WriteSpec(name string, s Spec) (err error) {
 	content, err := json.MarshalIndent(specFile{
 		Job: s.Executor.Job, Attempt: s.Executor.Attempt.String(), TaskManager: s.Executor.TaskManager,
 		JobName: s.JobName, JobManager: s.JobManager, BindHost: s.BindHost, Host: s.Host,
-		Config: s.Config, Graph: graph, Dir: s.Dir, HasLifeline: s.HasLifeline,
+		Config: s.Config, Graph: graph, Dir: s.Dir, LocalDir: s.LocalDir, HasLifeline: s.HasLifeline,
 	}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write spec of executor %s: %w", s.Executor, err)
@@ -111,6 +116,6 @@ func ReadSpec(name string) (Spec, error) {
 	return Spec{
 		Executor: ids.ExecutorID{Job: file.Job, Attempt: attempt, TaskManager: file.TaskManager},
 		JobName:  file.JobName, JobManager: file.JobManager, BindHost: file.BindHost, Host: file.Host,
-		Config: file.Config, Graph: graph, Dir: file.Dir, HasLifeline: file.HasLifeline,
+		Config: file.Config, Graph: graph, Dir: file.Dir, LocalDir: file.LocalDir, HasLifeline: file.HasLifeline,
 	}, nil
 }

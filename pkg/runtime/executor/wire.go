@@ -117,6 +117,8 @@ func reportToProto(id ids.SubtaskID, r subtask.Report) *pb.ExecutorReport {
 			splits.Splits = append(splits.Splits, split.ToProto())
 		}
 		return &pb.ExecutorReport{Kind: &pb.ExecutorReport_Splits{Splits: splits}}
+	case subtask.RestoredReport, subtask.LocalCopyReport:
+		// For this process: the executor has logged them.
 	}
 	invariant.Check(false, "reports", "subtask %s made a report of unknown type %T", id, r)
 	return nil
@@ -157,6 +159,8 @@ func failureToProto(f coordinator.Failure) *pb.Failure {
 		p.Kind = pb.FailureKind_FAILURE_KIND_LOST
 	case coordinator.UserFailure:
 		p.Kind = pb.FailureKind_FAILURE_KIND_USER
+	case coordinator.CorruptCheckpoint:
+		p.Kind = pb.FailureKind_FAILURE_KIND_CORRUPT
 	case coordinator.PermanentFailure:
 		p.Kind = pb.FailureKind_FAILURE_KIND_PERMANENT
 	}

@@ -2,6 +2,7 @@ package subtask
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -45,7 +46,7 @@ func (s *Subtask) take(b element.Barrier) {
 	}
 	t := &taken{
 		barrier: b, endOfData: s.endedState(), frozen: make([]operator.Frozen, len(s.chain.Operators)),
-		watermarks: s.time.stored(),
+		watermarks: s.time.stored(), base: s.files.begin(b.Base),
 	}
 	for i := range s.chain.Operators {
 		op := &s.chain.Operators[i]
@@ -69,6 +70,8 @@ type taken struct {
 	// watermarks are the elements that store the operators' watermarks, by
 	// operator of the chain, nil for those that need none.
 	watermarks [][]byte
+	// base is what of its files the barrier's base has already.
+	base fileMap
 }
 
 func (t *taken) release() {
@@ -136,15 +139,26 @@ func (s *Subtask) writeNext() {
 	t := q.queue[0]
 	q.queue = slices.Delete(q.queue, 0, 1)
 	q.writing = true
-	w := &snapshotWriter{cfg: &s.cfg, id: s.id, barrier: t.barrier}
+	w := &snapshotWriter{cfg: &s.cfg, id: s.id, barrier: t.barrier, base: t.base}
+	if !t.barrier.Savepoint {
+		w.local = &s.local // what a savepoint has is elsewhere, and whole
+	}
+	published, givenUp := s.files.published, slices.Clone(q.givenUp)
 	s.host.Go(Work{Lane: SnapshotLane, Name: fmt.Sprintf("snapshot %d", t.barrier.Checkpoint), Run: func(ctx context.Context) Done {
+		s.local.prune(published, givenUp)
 		state, err := w.writeAll(ctx, s.chain.Operators, t)
 		t.release()
-		return func() { s.written(t, state, err) }
+		localErr := s.local.takeErr()
+		return func() {
+			if localErr != nil && !s.isOver() {
+				s.host.Report(LocalCopyReport{Checkpoint: t.barrier.Checkpoint, Err: localErr})
+			}
+			s.written(t, w.files, state, err)
+		}
 	}})
 }
 
-func (s *Subtask) written(t *taken, state snapshot.SubtaskState, err error) {
+func (s *Subtask) written(t *taken, files fileMap, state snapshot.SubtaskState, err error) {
 	s.snapshot.writing = false
 	if s.isOver() {
 		s.abortNext()
@@ -153,6 +167,9 @@ func (s *Subtask) written(t *taken, state snapshot.SubtaskState, err error) {
 	if err != nil {
 		s.host.Report(DeclineReport{Checkpoint: t.barrier.Checkpoint, Reason: err.Error()})
 	} else {
+		if !s.snapshot.isGivenUp(t.barrier.Checkpoint) {
+			s.files.put(t.barrier.Checkpoint, files)
+		}
 		s.host.Report(AckReport{Checkpoint: t.barrier.Checkpoint, State: state})
 	}
 	s.writeNext()
@@ -165,6 +182,7 @@ func (s *Subtask) NotifyAborted(id ids.CheckpointID) {
 	}
 	s.snapshot.giveUp(id)
 	s.snapshot.forget(id)
+	s.files.drop(id)
 	if s.paused && s.pausedFor == id && !s.cfg.Suspended {
 		s.paused, s.pausedFor = false, 0
 		s.fetch()
@@ -184,6 +202,7 @@ type commits struct {
 // NotifyComplete says that a checkpoint is published: what was prepared up to
 // it is committed, and that is reported.
 func (s *Subtask) NotifyComplete(id ids.CheckpointID) {
+	s.files.published = max(s.files.published, id)
 	if s.phase != running {
 		return
 	}
@@ -259,21 +278,40 @@ func (s *Subtask) restore(ctx context.Context) Done {
 	for _, st := range s.cfg.Deployment.Restore {
 		byUID[st.UID] = append(byUID[st.UID], st)
 	}
+	files := fileMap{}
+	x := &restoration{Subtask: s, files: files, report: RestoredReport{Checkpoint: s.cfg.RestoredCheckpoint}}
+	// What earlier attempts kept has the names of this job's own directory.
+	if s.restoresOwn() {
+		x.local = s.local.open()
+	}
 	for i := range s.chain.Operators {
 		op := &s.chain.Operators[i]
 		uid := op.Context.Operator
-		r, err := s.readState(ctx, byUID[uid])
+		r, err := x.readState(ctx, i, byUID[uid])
 		if err != nil {
-			// The store does not answer, which no code of the user's can help:
-			// the job waits for it as long as it takes (I9).
-			return fail(coordinator.LostProcess, err, uid)
+			return fail(kindOfReadError(err), errors.Join(err, x.tidy()), uid)
 		}
 		if err := s.time.restore(op, r); err != nil {
 			return fail(coordinator.UserFailure, err, uid)
 		}
 		if err := op.Instance.Operator.Restore(ctx, r); err != nil {
-			return fail(coordinator.UserFailure, err, uid)
+			return fail(coordinator.UserFailure, errors.Join(err, x.tidy()), uid)
+		}
+		if err := x.tidy(); err != nil {
+			return fail(coordinator.LostProcess, err, uid)
 		}
 	}
-	return s.ready
+	return func() {
+		if s.phase != restoring {
+			return
+		}
+		if s.restoresOwn() {
+			s.files.put(s.cfg.RestoredCheckpoint, files)
+		}
+		s.files.published = max(s.files.published, s.cfg.RestoredCheckpoint)
+		if x.report.FilesFetched+x.report.FilesLocal > 0 {
+			s.host.Report(x.report)
+		}
+		s.ready()
+	}
 }

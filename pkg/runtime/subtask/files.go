@@ -3,7 +3,6 @@ package subtask
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
-	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend"
@@ -25,12 +23,17 @@ type snapshotWriter struct {
 	ctx     context.Context
 	seq     uint32
 	state   *snapshot.OperatorSubtaskState
+	// base has the files that may be referred to, files gets those of this snapshot.
+	base, files fileMap
+	local       *localCopies
+	// orphans are handles of files that no snapshot came to have.
+	orphans []snapshot.StateHandle
 }
 
 // writeAll writes the snapshot of every operator. After an error the files
 // that were written are removed: nobody will hear of them.
 func (w *snapshotWriter) writeAll(ctx context.Context, ops []operator.ChainOperator, t *taken) (snapshot.SubtaskState, error) {
-	w.ctx = ctx
+	w.ctx, w.files = ctx, fileMap{}
 	out := snapshot.SubtaskState{Subtask: w.id, EndOfData: t.endOfData}
 	for i := range ops {
 		uid := ops[i].Context.Operator
@@ -41,6 +44,7 @@ func (w *snapshotWriter) writeAll(ctx context.Context, ops []operator.ChainOpera
 			return snapshot.SubtaskState{}, w.discard(ctx, out, err)
 		}
 	}
+	w.local.commit(w.barrier.Checkpoint)
 	return out, nil
 }
 
@@ -57,8 +61,14 @@ func (w *snapshotWriter) writeOperator(ctx context.Context, t *taken, i int) err
 }
 
 func (w *snapshotWriter) discard(ctx context.Context, out snapshot.SubtaskState, cause error) error {
-	var handles []snapshot.StateHandle
-	out.EachHandle(func(h snapshot.StateHandle) { handles = append(handles, h) })
+	handles := w.orphans
+	out.EachHandle(func(h snapshot.StateHandle) {
+		// What an earlier checkpoint uploaded belongs to that one too.
+		if !h.IsShared() || h.SharedSince == w.barrier.Checkpoint {
+			handles = append(handles, h)
+		}
+	})
+	w.local.abandon()
 	if err := w.cfg.Store.DiscardHandles(ctx, w.location().Base, handles); err != nil {
 		return fmt.Errorf("%w (and removing its files: %w)", cause, err)
 	}
@@ -73,19 +83,47 @@ func (w *snapshotWriter) location() checkpointstore.Location {
 }
 
 func (w *snapshotWriter) store(write func(io.Writer) error) (snapshot.StateHandle, error) {
-	file := checkpointstore.StateFile{Attempt: w.cfg.Attempt, Subtask: w.id, Seq: w.seq}
+	return w.storeAs(w.nextSeq(), write)
+}
+
+// nextSeq numbers the files of a subtask in one checkpoint.
+func (w *snapshotWriter) nextSeq() uint32 {
 	w.seq++
+	return w.seq - 1
+}
+
+func (w *snapshotWriter) storeAs(seq uint32, write func(io.Writer) error) (snapshot.StateHandle, error) {
+	file := checkpointstore.StateFile{Attempt: w.cfg.Attempt, Subtask: w.id, Seq: seq}
 	return w.cfg.Store.WriteState(w.ctx, w.location(), file, w.cfg.InlineBytesMax, write)
 }
 
 // Keyed implements operator.SnapshotWriter.
 func (w *snapshotWriter) Keyed(f statebackend.Frozen) error {
+	uid := w.state.UID
+	// One keyed state of an operator may be in files: two backends could give
+	// different files one name.
+	if view, ok := f.(statebackend.FileFrozen); ok && w.cfg.Incremental && !w.barrier.Savepoint && w.files[uid] == nil {
+		return w.keyedFiles(view)
+	}
 	var offsets []int64
 	var states []snapshot.StateMeta
+	// Beside state in files there are only timers: those are copied too, so that
+	// nothing has to be fetched. The whole state of a backend on the heap is
+	// not, which would cost every checkpoint as much again.
+	var side *localWriter
+	if w.files[uid] != nil {
+		side = w.local.writer()
+	}
 	h, err := w.store(func(dst io.Writer) (err error) {
+		if side != nil {
+			dst = io.MultiWriter(dst, side)
+		}
 		offsets, states, err = f.WriteSnapshot(dst)
 		return err
 	})
+	if side != nil {
+		side.keepAs(h, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -104,13 +142,15 @@ func (w *snapshotWriter) List(name string, mode snapshot.Redistribution, element
 	for i, e := range elements {
 		lengths[i] = int64(len(e))
 	}
+	content := bytes.Join(elements, nil)
 	h, err := w.store(func(dst io.Writer) error {
-		_, err := io.Copy(dst, bytes.NewReader(bytes.Join(elements, nil)))
+		_, err := io.Copy(dst, bytes.NewReader(content))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("list %s: %w", name, err)
 	}
+	w.local.keepBytes(content, h)
 	w.state.Lists = append(w.state.Lists, snapshot.OperatorStateHandle{
 		Name: name, Redistribution: mode, Handle: h, Elements: lengths, Indexes: indexes,
 	})
@@ -121,70 +161,4 @@ func (w *snapshotWriter) List(name string, mode snapshot.Redistribution, element
 func (w *snapshotWriter) keyGroups() keygroup.Range {
 	v := &w.cfg.Graph.Vertices[w.id.Vertex]
 	return keygroup.RangeOf(int(w.id.Index), v.Parallelism, w.cfg.Graph.MaxParallelism)
-}
-
-// readState reads what one operator is restored from.
-func (s *Subtask) readState(ctx context.Context, states []snapshot.OperatorSubtaskState) (*operator.Restored, error) {
-	r := &operator.Restored{
-		Checkpoint: s.cfg.RestoredCheckpoint, EndOfData: s.cfg.Deployment.EndOfData,
-		Lists: map[string][]operator.ListElement{},
-	}
-	for _, st := range states {
-		for _, k := range st.Keyed {
-			data, err := s.readHandle(ctx, k.Handle)
-			if err != nil {
-				return nil, err
-			}
-			r.Keyed = append(r.Keyed, statebackend.RestoredPart{Range: k.Range, Offsets: k.Offsets, States: k.States, Data: data})
-		}
-		for _, l := range st.Lists {
-			elements, err := s.readList(ctx, l)
-			if err != nil {
-				return nil, fmt.Errorf("list %s: %w", l.Name, err)
-			}
-			r.Lists[l.Name] = append(r.Lists[l.Name], elements...)
-		}
-	}
-	return r, nil
-}
-
-// readHandle reads the bytes behind a handle. What is missing or corrupt will
-// be so again after a restart; a read that failed may succeed (I9).
-func (s *Subtask) readHandle(ctx context.Context, h snapshot.StateHandle) ([]byte, error) {
-	data, err := s.cfg.Store.ReadState(ctx, s.cfg.RestoreBase, h)
-	if errors.Is(err, checkpointstore.ErrCorrupt) || errors.Is(err, objectstore.ErrNotExist) {
-		return nil, operator.Permanent(err)
-	}
-	return data, err
-}
-
-func (s *Subtask) readList(ctx context.Context, l snapshot.OperatorStateHandle) ([]operator.ListElement, error) {
-	data, err := s.readHandle(ctx, l.Handle)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]operator.ListElement, len(l.Elements))
-	for i, n := range l.Elements {
-		if n < 0 || n > int64(len(data)) {
-			return nil, operator.Permanentf("element %d has %d bytes of %d left: the handle does not fit its file", i, n, len(data))
-		}
-		all[i].Bytes, data = data[:n:n], data[n:]
-		if l.Redistribution == snapshot.ByIndex {
-			if i >= len(l.Indexes) {
-				return nil, operator.Permanentf("%d elements but %d indexes", len(l.Elements), len(l.Indexes))
-			}
-			all[i].Index = l.Indexes[i]
-		}
-	}
-	if l.Selected == nil {
-		return all, nil
-	}
-	out := make([]operator.ListElement, len(l.Selected))
-	for i, n := range l.Selected {
-		if n < 0 || int(n) >= len(all) {
-			return nil, operator.Permanentf("element %d of %d is selected", n, len(all))
-		}
-		out[i] = all[n]
-	}
-	return out, nil
 }

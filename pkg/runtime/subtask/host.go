@@ -109,6 +109,20 @@ type (
 	}
 	// CommitReport means that everything prepared up to the checkpoint is committed.
 	CommitReport struct{ Checkpoint ids.CheckpointID }
+	// RestoredReport says what was read to restore the subtask, if it was
+	// anything. It comes before the subtask runs, and is for this process only.
+	RestoredReport struct {
+		Checkpoint ids.CheckpointID
+		// Of the files, with their bytes, some were on local disk.
+		FilesFetched, FilesLocal int
+		BytesFetched, BytesLocal int64
+	}
+	// LocalCopyReport says why the files of a checkpoint were not kept, or older
+	// ones not removed, on local disk; for this process only.
+	LocalCopyReport struct {
+		Checkpoint ids.CheckpointID
+		Err        error
+	}
 	// SplitsReport means that the source listed its splits.
 	SplitsReport struct {
 		Operator ids.OperatorUID
@@ -117,11 +131,13 @@ type (
 	}
 )
 
-func (StatusReport) isReport()  {}
-func (AckReport) isReport()     {}
-func (DeclineReport) isReport() {}
-func (CommitReport) isReport()  {}
-func (SplitsReport) isReport()  {}
+func (StatusReport) isReport()    {}
+func (AckReport) isReport()       {}
+func (DeclineReport) isReport()   {}
+func (CommitReport) isReport()    {}
+func (SplitsReport) isReport()    {}
+func (RestoredReport) isReport()  {}
+func (LocalCopyReport) isReport() {}
 
 // Progress says why Step returned.
 type Progress uint8

@@ -87,6 +87,12 @@ func newRig(t *testing.T, o simjob.Options, world *simjob.World, store *checkpoi
 // newRigOf is newRig with the job's program changed for the test.
 func newRigOf(t *testing.T, program *operator.Program, o simjob.Options, world *simjob.World, store *checkpointstore.Store, attempt uint32, from restorePoint, credit int64) *rig {
 	t.Helper()
+	return newRigWith(t, program, o, world, store, attempt, from, credit, nil)
+}
+
+// newRigWith is newRigOf with the subtasks' configuration changed.
+func newRigWith(t *testing.T, program *operator.Program, o simjob.Options, world *simjob.World, store *checkpointstore.Store, attempt uint32, from restorePoint, credit int64, change func(*subtask.Config)) *rig {
+	t.Helper()
 	g, err := graph.Expand(program.Graph, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -110,12 +116,16 @@ func newRigOf(t *testing.T, program *operator.Program, o simjob.Options, world *
 				d.Splits = []coordinator.SplitAssignment{a}
 			}
 			h := &host{r: r, id: id, grants: map[int]int64{}}
-			h.s, err = subtask.New(subtask.Config{
+			cfg := subtask.Config{
 				Job: testJob, Attempt: ids.AttemptID{Token: 1, Number: attempt}, Program: program, Graph: &r.graph,
 				Deployment: d, RestoredCheckpoint: from.id, RestoreBase: checkpointstore.JobBase("/ckpt", testJob),
 				Store: store, CheckpointDir: "/ckpt", CreditBytes: credit,
 				Backend: memory.New(), Output: io.Discard,
-			}, h)
+			}
+			if change != nil {
+				change(&cfg)
+			}
+			h.s, err = subtask.New(cfg, h)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,9 +1,11 @@
 package subtask
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/weirstream/weir/internal/invariant"
@@ -12,6 +14,7 @@ import (
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/graph"
 	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/runtime/align"
 	"github.com/weirstream/weir/pkg/statebackend"
@@ -39,7 +42,23 @@ type Config struct {
 	// have; see SetInputRate.
 	CreditBytes int64
 	Backend     statebackend.Backend
-	Output      io.Writer
+	// Incremental is execution.checkpointing.incremental: checkpoints store
+	// files of the backend, if it has any, and only those that are new.
+	Incremental bool
+	// FileReaders read the files of other state backends, by their names.
+	FileReaders map[string]FileReader
+	// Dir is a directory on local disk for this subtask alone; it need not
+	// exist, and is removed when the subtask is closed. Without one, state
+	// cannot be restored from files.
+	Dir string
+	// LocalDir is where the subtasks of the job on this host, of this attempt
+	// and later ones, keep copies of what they stored; empty for none.
+	LocalDir string
+	// Each calls do(0) to do(n-1), several at a time, and returns the first
+	// error after all that were called have returned; nil calls one after the
+	// other.
+	Each   func(n int, do func(i int) error) error
+	Output io.Writer
 	// Now is the clock of states with time-to-live.
 	Now func() time.Time
 	// NewBuffer gives buffers for outgoing frames; nil for plain allocation.
@@ -48,6 +67,10 @@ type Config struct {
 	// with it.
 	Aligner func(channels int) Aligner
 }
+
+// FileReader makes the canonical part, or what of it is in groups, of a part in
+// files of one state backend. The files stay as they are.
+type FileReader func(ctx context.Context, part statebackend.RestoredPart, groups keygroup.Range, maxParallelism int) (statebackend.RestoredPart, error)
 
 // Aligner is what a subtask needs of package align.
 type Aligner interface {
@@ -81,6 +104,8 @@ type Subtask struct {
 	out      outputs
 	aligner  Aligner
 	snapshot snapshots
+	files    fileMaps
+	local    localCopies
 	commits  commits
 	cancel   cancel
 	time     eventTime
@@ -120,12 +145,13 @@ func New(cfg Config, host Host) (*Subtask, error) {
 	s.in.init(cfg.Graph, &cfg.Graph.Vertices[id.Vertex], channels, cfg.CreditBytes)
 	chain, err := operator.Assemble(cfg.Program, cfg.Graph, operator.Place{
 		Job: cfg.Job, Attempt: cfg.Attempt, Subtask: id, RestoredCheckpoint: cfg.RestoredCheckpoint,
-		Savepoints: cfg.Savepoints, Output: cfg.Output, Backend: cfg.Backend, Now: cfg.Now,
+		Savepoints: cfg.Savepoints, Output: cfg.Output, Backend: cfg.Backend, Dir: cfg.Dir, Now: cfg.Now,
 	}, &s.out)
 	if err != nil {
 		return nil, fmt.Errorf("subtask %s: %w", id, err)
 	}
 	s.chain = chain
+	s.local.init(cfg.LocalDir, id, cfg.RestoredCheckpoint)
 	s.isSource = chain.Source != nil
 	s.time.init(s, len(channels))
 	s.paused = cfg.Suspended
@@ -324,6 +350,11 @@ func (s *Subtask) Close() error {
 		op := &s.chain.Operators[i]
 		if err := op.Instance.Operator.Close(); err != nil {
 			all = append(all, fmt.Errorf("close operator %s of subtask %s: %w", op.Context.Operator, s.id, err))
+		}
+	}
+	if s.cfg.Dir != "" {
+		if err := os.RemoveAll(s.cfg.Dir); err != nil {
+			all = append(all, fmt.Errorf("remove directory of subtask %s: %w", s.id, err))
 		}
 	}
 	return errors.Join(all...)

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -20,28 +23,65 @@ type Factory func(t *testing.T) statebackend.Backend
 
 // Run runs the suite.
 func Run(t *testing.T, factory Factory) {
-	t.Run("model/string keys", func(t *testing.T) { modelRun(t, factory(t), drawString) })
-	t.Run("model/uint64 keys", func(t *testing.T) { modelRun(t, factory(t), drawWord) })
-	t.Run("model/struct keys", func(t *testing.T) { modelRun(t, factory(t), drawPair) })
-	t.Run("every kind/string keys", func(t *testing.T) { kindsRun(t, factory(t), drawString) })
-	t.Run("every kind/uint64 keys", func(t *testing.T) { kindsRun(t, factory(t), drawWord) })
-	t.Run("every kind/struct keys", func(t *testing.T) { kindsRun(t, factory(t), drawPair) })
-	t.Run("kinds are told apart", func(t *testing.T) { kindMismatches(t, factory(t)) })
-	t.Run("every kind/damaged bytes", func(t *testing.T) { damagedKinds(t, factory(t)) })
-	t.Run("every kind/concurrently", func(t *testing.T) { kindsConcurrently(t, factory(t)) })
-	t.Run("ttl/model", func(t *testing.T) { ttlRun(t, factory(t), 0) })
-	t.Run("ttl/model, on read and write", func(t *testing.T) { ttlRun(t, factory(t), state.OnReadAndWrite) })
-	t.Run("ttl/model, not while down", func(t *testing.T) { ttlRun(t, factory(t), state.NotWhileDown) })
-	t.Run("ttl/cleanup", func(t *testing.T) { ttlCleanup(t, factory(t)) })
-	t.Run("ttl/comes and goes", func(t *testing.T) { ttlComesAndGoes(t, factory(t)) })
-	t.Run("many keys", func(t *testing.T) { manyKeys(t, factory(t)) })
-	t.Run("equal content gives equal bytes", func(t *testing.T) { equalBytes(t, factory(t)) })
-	t.Run("keys are ordered by their bytes", func(t *testing.T) { orderedKeys(t, factory(t)) })
-	t.Run("life", func(t *testing.T) { life(t, factory(t)) })
-	t.Run("mismatches are refused by name", func(t *testing.T) { mismatches(t, factory(t)) })
-	t.Run("corrupt bytes are refused", func(t *testing.T) { corruption(t, factory(t)) })
-	t.Run("processing goes on while a snapshot is written", func(t *testing.T) { concurrentWrite(t, factory(t)) })
-	t.Run("failed write can be repeated", func(t *testing.T) { failedWrite(t, factory(t)) })
+	t.Run("model/string keys", func(t *testing.T) { modelRun(t, fresh(t, factory), drawString) })
+	t.Run("model/uint64 keys", func(t *testing.T) { modelRun(t, fresh(t, factory), drawWord) })
+	t.Run("model/struct keys", func(t *testing.T) { modelRun(t, fresh(t, factory), drawPair) })
+	t.Run("every kind/string keys", func(t *testing.T) { kindsRun(t, fresh(t, factory), drawString) })
+	t.Run("every kind/uint64 keys", func(t *testing.T) { kindsRun(t, fresh(t, factory), drawWord) })
+	t.Run("every kind/struct keys", func(t *testing.T) { kindsRun(t, fresh(t, factory), drawPair) })
+	t.Run("kinds are told apart", func(t *testing.T) { kindMismatches(t, fresh(t, factory)) })
+	t.Run("every kind/damaged bytes", func(t *testing.T) { damagedKinds(t, fresh(t, factory)) })
+	t.Run("every kind/concurrently", func(t *testing.T) { kindsConcurrently(t, fresh(t, factory)) })
+	t.Run("ttl/model", func(t *testing.T) { ttlRun(t, fresh(t, factory), 0) })
+	t.Run("ttl/model, on read and write", func(t *testing.T) { ttlRun(t, fresh(t, factory), state.OnReadAndWrite) })
+	t.Run("ttl/model, not while down", func(t *testing.T) { ttlRun(t, fresh(t, factory), state.NotWhileDown) })
+	t.Run("ttl/cleanup", func(t *testing.T) { ttlCleanup(t, fresh(t, factory)) })
+	t.Run("ttl/comes and goes", func(t *testing.T) { ttlComesAndGoes(t, fresh(t, factory)) })
+	t.Run("many keys", func(t *testing.T) { manyKeys(t, fresh(t, factory)) })
+	t.Run("equal content gives equal bytes", func(t *testing.T) { equalBytes(t, fresh(t, factory)) })
+	t.Run("keys are ordered by their bytes", func(t *testing.T) { orderedKeys(t, fresh(t, factory)) })
+	t.Run("life", func(t *testing.T) { life(t, fresh(t, factory)) })
+	t.Run("mismatches are refused by name", func(t *testing.T) { mismatches(t, fresh(t, factory)) })
+	t.Run("corrupt bytes are refused", func(t *testing.T) { corruption(t, fresh(t, factory)) })
+	t.Run("processing goes on while a snapshot is written", func(t *testing.T) { concurrentWrite(t, fresh(t, factory)) })
+	t.Run("failed write can be repeated", func(t *testing.T) { failedWrite(t, fresh(t, factory)) })
+}
+
+// placed gives every keyed state a directory of its own.
+type placed struct {
+	statebackend.Backend
+	root string
+	next atomic.Int64
+}
+
+func fresh(t *testing.T, factory Factory) statebackend.Backend {
+	return &placed{Backend: factory(t), root: t.TempDir()}
+}
+
+// Open implements statebackend.Backend.
+func (p *placed) Open(o statebackend.Options) (statebackend.KeyedState, error) {
+	o.Dir = filepath.Join(p.root, strconv.FormatInt(p.next.Add(1), 10))
+	return p.Backend.Open(o)
+}
+
+// closing closes a state when the test, or the run of it that rapid makes, ends.
+func closing(t rapid.TB, s statebackend.KeyedState) {
+	if c, ok := t.(interface{ Cleanup(f func()) }); ok {
+		c.Cleanup(func() { must(t, s.Close()) })
+	}
+}
+
+// count is the number of entries that are held, exactly: backends whose Stats
+// only estimate have a method for it.
+func count(t rapid.TB, s statebackend.KeyedState) int64 {
+	t.Helper()
+	c, ok := s.(interface{ CountEntries() (int64, error) })
+	if !ok {
+		return s.Stats().Entries
+	}
+	n, err := c.CountEntries()
+	must(t, err)
+	return n
 }
 
 // pair is a key type of two strings: its encoding must keep them apart.
@@ -97,6 +137,7 @@ func open[K comparable](t rapid.TB, b statebackend.Backend, index, parallelism, 
 		Operator: "op", Range: keygroup.RangeOf(index, parallelism, maxParallelism), MaxParallelism: maxParallelism, Backend: b,
 	})
 	must(t, err)
+	closing(t, keyed.Backend())
 	o := &operator[K]{keyed: keyed}
 	o.flat, err = state.NewValue[int64](keyed, "flat")
 	must(t, err)

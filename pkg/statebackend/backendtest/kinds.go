@@ -70,6 +70,7 @@ func openKinds[K comparable](t rapid.TB, b statebackend.Backend, index, parallel
 		Operator: "op", Range: keygroup.RangeOf(index, parallelism, maxParallelism), MaxParallelism: maxParallelism, Backend: b,
 	})
 	must(t, err)
+	closing(t, keyed.Backend())
 	o := &kinds[K]{keyed: keyed}
 	o.value, err = state.NewValue[int64](keyed, "value")
 	must(t, err)

@@ -246,7 +246,7 @@ func (m *machine[K]) expectFlat(t rapid.TB, o *operator[K], key K) {
 func (m *machine[K]) countEntries(t *rapid.T) {
 	var n int64
 	for _, o := range m.subtasks {
-		n += o.keyed.Backend().Stats().Entries
+		n += count(t, o.keyed.Backend())
 	}
 	if want := len(m.model.flat) + len(m.model.deep); n != int64(want) {
 		t.Fatalf("%d entries counted, want %d", n, want)
@@ -306,7 +306,7 @@ func (m *machine[K]) verify(t rapid.TB, want content[K]) {
 	t.Helper()
 	var n int64
 	for _, o := range m.subtasks {
-		n += o.keyed.Backend().Stats().Entries
+		n += count(t, o.keyed.Backend())
 	}
 	if n != int64(len(want.flat)+len(want.deep)) {
 		t.Fatalf("%d entries, want %d", n, len(want.flat)+len(want.deep))

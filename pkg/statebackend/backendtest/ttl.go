@@ -34,6 +34,7 @@ func openExpiring(t rapid.TB, b statebackend.Backend, now func() time.Time, opti
 		Operator: "op", Range: keygroup.Range{First: 0, Last: 7}, MaxParallelism: 8, Backend: b, Now: now,
 	})
 	must(t, err)
+	closing(t, o.keyed.Backend())
 	o.value, err = state.NewValue[deepValue](o.keyed, "value", options...)
 	must(t, err)
 	o.list, err = state.NewList[int64](o.keyed, "list", options...)
@@ -263,7 +264,7 @@ func ttlCleanup(t *testing.T, b statebackend.Backend) {
 	for range 4 * keys {
 		must(t, errors.Join(o.value.Set(deepValue{}), o.list.Set([]int64{1}), o.users.Set("a", 1)))
 	}
-	if n := o.keyed.Backend().Stats().Entries; n != 3 {
+	if n := count(t, o.keyed.Backend()); n != 3 {
 		t.Errorf("%d entries are left, want 3", n)
 	}
 }

@@ -94,6 +94,9 @@ func (s *State) match(stored []snapshot.StateMeta) ([]registered, error) {
 	tables := make([]registered, len(stored))
 	var unknown []string
 	for i, m := range stored {
+		if m.Kind == snapshot.DroppedKind {
+			continue // its entries are skipped
+		}
 		at := slices.IndexFunc(s.metas, func(o snapshot.StateMeta) bool { return o.Name == m.Name })
 		if at < 0 {
 			unknown = append(unknown, fmt.Sprintf("%q", m.Name))
@@ -118,6 +121,9 @@ func (s *State) match(stored []snapshot.StateMeta) ([]registered, error) {
 
 func (s *State) restoreGroup(p *statebackend.RestoredPart, tables []registered, g keygroup.Group, bytes []byte) error {
 	err := statebackend.ReadGroup(bytes, len(tables), func(state int, key, value []byte) error {
+		if tables[state] == nil {
+			return nil
+		}
 		if err := tables[state].restore(key, value, g, s.options.MaxParallelism); err != nil {
 			return fmt.Errorf("state %q: %w", p.States[state].Name, err)
 		}

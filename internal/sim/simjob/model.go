@@ -1,0 +1,174 @@
+package simjob
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirstream/weir/pkg/keygroup"
+)
+
+// Lines are the content of a checkpoint, one line for each thing that is
+// stored, by name. Names that begin with ~ depend on more than how far the
+// splits have been read: on how far watermarks and clocks were.
+type Lines map[string]string
+
+// Apart lists how two contents differ, up to a few lines. Lines for which
+// skips is true are left out.
+func (l Lines) Apart(want Lines, skips func(string) bool) []string {
+	var out []string
+	for name, v := range l {
+		if w, ok := want[name]; !skips(name) && (!ok || w != v) {
+			out = append(out, fmt.Sprintf("%s is %s, want %s", name, v, w))
+		}
+	}
+	for name, w := range want {
+		if _, ok := l[name]; !ok && !skips(name) {
+			out = append(out, fmt.Sprintf("%s is missing, want %s", name, w))
+		}
+	}
+	slices.Sort(out)
+	return out[:min(len(out), 6)]
+}
+
+// IsByChance reports whether a line is not the oracle's to know.
+func IsByChance(name string) bool { return name[0] == '~' }
+
+// IsEverywhere reports whether a line is the same in all subtasks.
+func IsEverywhere(name string) bool { return strings.HasPrefix(name, Ruled+"/rule/") }
+
+// IsOf reports whether a line is that operator's.
+func IsOf(name string, uid ids) bool {
+	return strings.HasPrefix(strings.TrimPrefix(name, "~"), string(uid)+"/")
+}
+
+// splits is the number of all splits, those of the rules last.
+func (o Options) splits() int { return o.Splits + o.RuleSplits }
+
+// Records is the number of records of a split.
+func (o Options) Records(split int) uint64 {
+	if split < o.Splits {
+		return o.RecordsPerSplit
+	}
+	return o.RulesPerSplit
+}
+
+// ExpectedLines is what a checkpoint holds when its splits have been read as
+// far as it says, but for the lines that are by chance. (I2)
+func (o Options) ExpectedLines(s *Stored) Lines {
+	l := Lines{}
+	counts := o.Expected(s.Position)
+	for key, n := range counts {
+		l[line(Counts, key, "n")] = fmt.Sprint(n)
+	}
+	if !o.Stateful {
+		return l
+	}
+	type content struct {
+		largest  []uint64
+		since    map[uint64]uint64
+		sum, ofN uint64
+	}
+	by := map[uint64]*content{}
+	var parts []uint64
+	groups := map[keygroup.Group]uint64{}
+	for split := range o.Splits {
+		for n := range s.Positions[split] {
+			e := Event{Split: uint64(split), N: n}
+			key := o.Key(split, n)
+			c := by[key]
+			if c == nil {
+				c = &content{since: map[uint64]uint64{}}
+				by[key] = c
+			}
+			c.largest = append(c.largest, e.id())
+			if n%5 == 0 {
+				delete(c.since, e.Split)
+			} else {
+				c.since[e.Split]++
+			}
+			c.sum += e.id()
+			c.ofN += n
+			if n%partEvery == 0 {
+				parts = append(parts, e.id())
+			}
+			groups[keygroup.OfHash(keys.Hash(&key), o.MaxParallelism)]++
+		}
+	}
+	for key, c := range by {
+		slices.Sort(c.largest)
+		l[line(Counts, key, "largest")] = fmt.Sprint(c.largest[max(0, len(c.largest)-largestKept):])
+		for split, n := range c.since {
+			l[line(Counts, key, fmt.Sprintf("since/%d", split))] = fmt.Sprint(n)
+		}
+		l[line(Counts, key, "sum")] = fmt.Sprint(c.sum)
+		l[line(Counts, key, "mean")] = fmt.Sprint(c.ofN * 1000 / counts[key])
+		l[line(Ruled, key, "n")] = fmt.Sprint(counts[key])
+	}
+	slices.Sort(parts)
+	l[partsLine] = fmt.Sprint(parts)
+	for g, n := range groups {
+		l[fmt.Sprintf("%s/group/%d", Counts, g)] = fmt.Sprint(n)
+	}
+	rules := map[uint64]uint64{}
+	for split := o.Splits; split < o.splits(); split++ {
+		for n := range s.Positions[split] {
+			rules[n%ruleKeys]++
+		}
+	}
+	for k, n := range rules {
+		l[fmt.Sprintf("%s/rule/%d", Ruled, k)] = fmt.Sprint(n)
+	}
+	return l
+}
+
+// partsLine has the elements of the split list of all subtasks.
+const partsLine = Counts + "/parts"
+
+func line(uid ids, key uint64, name string) string { return fmt.Sprintf("%s/%d/%s", uid, key, name) }
+
+// ExpectedOutput is the output in front of a checkpoint: what follows from the
+// records that its sources have read, less what its timers are still to emit.
+// Its error names a timer that should not be there. (I1, I12)
+func (o Options) ExpectedOutput(s *Stored) (map[Count]bool, error) {
+	out := map[Count]bool{}
+	for key, n := range o.Expected(s.Position) {
+		for i := range n {
+			out[Count{Key: key, N: i + 1}] = true
+		}
+	}
+	if !o.Stateful {
+		return out, nil
+	}
+	for split := range o.Splits {
+		for n := range s.Positions[split] {
+			e := Event{Split: uint64(split), N: n}
+			key := o.Key(split, n)
+			register, deletes := o.timersOf(e)
+			for _, t := range register {
+				out[Count{Key: eventTimer | key, N: uint64(t)}] = true
+			}
+			if deletes != 0 {
+				delete(out, Count{Key: eventTimer | key, N: uint64(deletes)})
+			}
+			if n%processingEvery == processingOffset {
+				out[Count{Key: processingTimer | key, N: e.id()}] = true
+			}
+			if n%8 == 0 {
+				out[Count{Key: ruledRecord | key, N: e.id()}] = true
+			}
+		}
+	}
+	for _, c := range s.Waiting {
+		if !out[c] {
+			return nil, fmt.Errorf("timer %d of key %d is stored, which no record in front of the checkpoint left there", c.N, c.Key&(1<<kindShift-1))
+		}
+		delete(out, c)
+	}
+	return out, nil
+}
+
+// GroupOf is the key group of a key.
+func GroupOf(key uint64, maxParallelism int) keygroup.Group {
+	return keygroup.OfHash(keys.Hash(&key), maxParallelism)
+}

@@ -1,0 +1,23 @@
+package pebble_test
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weirstream/weir/pkg/statebackend"
+	"github.com/weirstream/weir/pkg/statebackend/backendtest"
+	"github.com/weirstream/weir/pkg/statebackend/pebble"
+)
+
+func TestConformance(t *testing.T) {
+	backendtest.Run(t, func(*testing.T) statebackend.Backend { return pebble.New(pebble.Options{FS: vfs.NewMem()}) })
+}
+
+// With this little memory every few changes are a generation, and hardly
+// anything stays in the chain.
+func TestConformanceWithoutMemory(t *testing.T) {
+	backendtest.Run(t, func(*testing.T) statebackend.Backend {
+		return pebble.New(pebble.Options{FS: vfs.NewMem(), MemoryBytes: 1})
+	})
+}
