@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +65,12 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// newPebble makes the backend, and this process one for it, as executors do.
+func newPebble() *pebble.Backend {
+	debug.SetGCPercent(pebble.GCPercent)
+	return pebble.New(pebble.Options{MemoryBytes: memoryBytes})
 }
 
 // checkpoints takes the checkpoints of one state, one at a time, as a subtask
@@ -203,11 +210,6 @@ func fill(h held[wide], c *checkpoints) error {
 // hotKeys of all keys are used in the hot benchmarks.
 const hotKeys = 100_000
 
-const (
-	hotWarmUp  = 5_000_000
-	hotUpdates = 20_000_000
-)
-
 // hotUpdatesOf reports updates per second of the hot keys, with checkpoints
 // every second if there are any.
 func hotUpdatesOf(h held[wide], c *checkpoints) error {
@@ -220,8 +222,9 @@ func hotUpdatesOf(h held[wide], c *checkpoints) error {
 	var started time.Time
 	next := time.Now().Add(checkpointEvery)
 	taken := 0
-	for i := range hotWarmUp + hotUpdates {
-		if i == hotWarmUp {
+	warmUp := *updates / 4
+	for i := range warmUp + *updates {
+		if i == warmUp {
 			started, taken = time.Now(), 0
 		}
 		if err := updateWide(h, draws[i&(drawCount-1)]); err != nil {
@@ -244,7 +247,7 @@ func hotUpdatesOf(h held[wide], c *checkpoints) error {
 			return err
 		}
 	}
-	return reportWithMemory("updates_per_second=%.0f\ncheckpoints=%d", hotUpdates/took.Seconds(), taken)
+	return reportWithMemory("updates_per_second=%.0f\ncheckpoints=%d", float64(*updates)/took.Seconds(), taken)
 }
 
 // hotInMemory is the baseline of hotInPebble: it takes no checkpoints, since
@@ -262,7 +265,7 @@ func hotInMemory() error {
 
 // withPebble runs do on filled state.
 func withPebble(do func(h held[wide], c *checkpoints) error) (err error) {
-	backend := pebble.New(pebble.Options{MemoryBytes: memoryBytes})
+	backend := newPebble()
 	defer func() { err = errors.Join(err, backend.Close()) }()
 	h, err := hold[wide](backend)
 	if err != nil {
@@ -280,7 +283,7 @@ func hotInPebble() error { return withPebble(hotUpdatesOf) }
 
 // pebbleFreeze reports the freeze with every key dirty.
 func pebbleFreeze() error {
-	backend := pebble.New(pebble.Options{MemoryBytes: memoryBytes})
+	backend := newPebble()
 	h, err := hold[counted](backend)
 	if err != nil {
 		return err
@@ -338,7 +341,7 @@ func coldInPebble() (err error) {
 	if err != nil {
 		return err
 	}
-	backend := pebble.New(pebble.Options{MemoryBytes: memoryBytes})
+	backend := newPebble()
 	defer func() { err = errors.Join(err, backend.Close()) }()
 	h, err := hold[wide](backend, part)
 	if err != nil {
@@ -501,7 +504,7 @@ func restore() error {
 		if err != nil {
 			return err
 		}
-		backend := pebble.New(pebble.Options{MemoryBytes: memoryBytes})
+		backend := newPebble()
 		h, err := hold[wide](backend, part)
 		if err != nil {
 			return err

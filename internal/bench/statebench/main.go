@@ -6,10 +6,12 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"strings"
 )
@@ -17,8 +19,10 @@ import (
 var (
 	benchmark = flag.String("benchmark", "", "`NAME` of the benchmark")
 	keys      = flag.Int("keys", 1_000_000, "hold `N` keys")
+	updates   = flag.Int("updates", 20_000_000, "update hot keys `N` times")
 	result    = flag.String("result", "", "append what was measured to `FILE`")
 	dir       = flag.String("dir", "", "a `DIRECTORY` for files, removed by the caller")
+	profile   = flag.String("profile", "", "write a CPU profile to `FILE`")
 )
 
 // benchmarks by name.
@@ -48,10 +52,27 @@ func main() {
 		fmt.Fprintf(os.Stderr, "statebench: there is no benchmark %q: give one of %s\n", *benchmark, strings.Join(names, ", "))
 		os.Exit(2)
 	}
-	if err := run(); err != nil {
+	if err := profiled(run); err != nil {
 		fmt.Fprintf(os.Stderr, "statebench: %s: %v\n", *benchmark, err)
 		os.Exit(1)
 	}
+}
+
+// profiled runs a benchmark under the profiler, if one was asked for.
+func profiled(run func() error) error {
+	if *profile == "" {
+		return run()
+	}
+	f, err := os.Create(*profile)
+	if err != nil {
+		return fmt.Errorf("write profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return errors.Join(fmt.Errorf("start profile: %w", err), f.Close())
+	}
+	err = run()
+	pprof.StopCPUProfile()
+	return errors.Join(err, f.Close())
 }
 
 // report appends a line to the result file.
