@@ -1,5 +1,6 @@
-// Command bench measures Weir on a local cluster of real processes against
-// tuned baselines, and prints the figures as lines:
+// Command bench measures Weir on a local cluster of real processes, and its
+// state in a process of its own, against tuned baselines. It prints the
+// figures as lines:
 //
 //	RATIO <name> <decimal>          median of interleaved pairs
 //	BASE <name> <value> <unit>      the baseline's median
@@ -29,17 +30,32 @@ import (
 // runTimeout bounds one submission: the longest takes a few seconds.
 const runTimeout = 2 * time.Minute
 
+// stateTimeout bounds one benchmark of state: the longest writes gigabytes first.
+const stateTimeout = 10 * time.Minute
+
 var pairs = flag.Int("pairs", 5, "measure `N` interleaved pairs for each ratio")
 
 // benchmarks in the order in which they run.
-var benchmarks = []struct {
+var benchmarks = []benchmark{
+	{name: "memory_value_rmw_vs_map", run: memoryValueVsMap},
+	{name: "memory_freeze", run: memoryFreeze},
+	{name: "throughput_during_snapshot_vs_before", run: duringSnapshot},
+	{name: "pebble_hot_vs_memory", run: pebbleHotVsMemory},
+	{name: "pebble_freeze", run: pebbleFreeze},
+	{name: "pebble_cold_vs_raw", run: pebbleColdVsRaw},
+	{name: "incremental_bytes_vs_full", run: incrementalBytes},
+	{name: "restore_vs_copy", run: restoreVsCopy},
+	{name: "keyed_count_vs_map", onCluster: true, run: keyedCountVsMap},
+	{name: "exchange_vs_raw_grpc", onCluster: true, run: exchangeVsRawGRPC},
+	{name: "allocations", onCluster: true, run: allocations},
+	{name: "latency", onCluster: true, run: latency},
+}
+
+type benchmark struct {
 	name string
-	run  func(ctx context.Context, b *bench) error
-}{
-	{"keyed_count_vs_map", keyedCountVsMap},
-	{"exchange_vs_raw_grpc", exchangeVsRawGRPC},
-	{"allocations", allocations},
-	{"latency", latency},
+	// onCluster: it needs the local cluster.
+	onCluster bool
+	run       func(ctx context.Context, b *bench) error
 }
 
 func main() {
@@ -73,7 +89,9 @@ func run(names []string) error {
 	if err != nil {
 		return fmt.Errorf("make a directory for the benchmark: %w", err)
 	}
-	b := &bench{dir: dir, job: filepath.Join(dir, "benchjob"), flinkctl: filepath.Join("bin", "flinkctl")}
+	b := &bench{
+		dir: dir, job: filepath.Join(dir, "benchjob"), state: filepath.Join(dir, "statebench"), flinkctl: filepath.Join("bin", "flinkctl"),
+	}
 	err = b.runAll(ctx, names)
 	if removeErr := os.RemoveAll(dir); err == nil && removeErr != nil {
 		err = fmt.Errorf("remove %s: %w", dir, removeErr)
@@ -85,18 +103,47 @@ func run(names []string) error {
 type bench struct {
 	dir      string
 	job      string // the built job program
+	state    string // the built program that measures state by itself
 	flinkctl string
 }
 
-func (b *bench) runAll(ctx context.Context, names []string) (err error) {
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.job, "./internal/bench/benchjob")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the job: %w\n%s", err, out)
+func (b *bench) runAll(ctx context.Context, names []string) error {
+	for program, source := range map[string]string{b.job: "./internal/bench/benchjob", b.state: "./internal/bench/statebench"} {
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, source)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", source, err, out)
+		}
 	}
+	var alone, onCluster []benchmark
+	for _, x := range benchmarks {
+		switch {
+		case len(names) > 0 && !slices.Contains(names, x.name):
+		case x.onCluster:
+			onCluster = append(onCluster, x)
+		default:
+			alone = append(alone, x)
+		}
+	}
+	if err := b.runEach(ctx, alone); err != nil || len(onCluster) == 0 {
+		return err
+	}
+	return b.withCluster(ctx, func() error { return b.runEach(ctx, onCluster) })
+}
+
+func (b *bench) runEach(ctx context.Context, list []benchmark) error {
+	for _, x := range list {
+		if err := x.run(ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", x.name, err)
+		}
+	}
+	return nil
+}
+
+// withCluster runs do beside a local cluster of two TaskManagers with one slot
+// each: a job of parallelism 2 has its second subtask in another process.
+func (b *bench) withCluster(ctx context.Context, do func() error) (err error) {
 	cluster := filepath.Join(b.dir, "cluster")
-	// Two TaskManagers with one slot each: a job of parallelism 2 has its
-	// second subtask in another process.
 	if _, err := b.ctl(ctx, "cluster", "start", "--dir", cluster, "--taskmanagers", "2", "--slots", "1"); err != nil {
 		return err
 	}
@@ -113,15 +160,7 @@ func (b *bench) runAll(ctx context.Context, names []string) (err error) {
 	if err := os.Setenv("WEIR_JOBMANAGER", address); err != nil {
 		return fmt.Errorf("set WEIR_JOBMANAGER: %w", err)
 	}
-	for _, x := range benchmarks {
-		if len(names) > 0 && !slices.Contains(names, x.name) {
-			continue
-		}
-		if err := x.run(ctx, b); err != nil {
-			return fmt.Errorf("%s: %w", x.name, err)
-		}
-	}
-	return nil
+	return do()
 }
 
 // ctl runs flinkctl and returns its stdout.
