@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -65,12 +64,6 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// newPebble makes the backend, and this process one for it, as executors do.
-func newPebble() *pebble.Backend {
-	debug.SetGCPercent(pebble.GCPercent)
-	return pebble.New(pebble.Options{MemoryBytes: memoryBytes})
 }
 
 // checkpoints takes the checkpoints of one state, one at a time, as a subtask
@@ -265,7 +258,7 @@ func hotInMemory() error {
 
 // withPebble runs do on filled state.
 func withPebble(do func(h held[wide], c *checkpoints) error) (err error) {
-	backend := newPebble()
+	backend := pebble.New(pebble.Options{MemoryBytes: memoryBytes})
 	defer func() { err = errors.Join(err, backend.Close()) }()
 	h, err := hold[wide](backend)
 	if err != nil {
@@ -283,7 +276,7 @@ func hotInPebble() error { return withPebble(hotUpdatesOf) }
 
 // pebbleFreeze reports the freeze with every key dirty.
 func pebbleFreeze() error {
-	backend := newPebble()
+	backend := pebble.New(pebble.Options{MemoryBytes: memoryBytes})
 	h, err := hold[counted](backend)
 	if err != nil {
 		return err
@@ -341,7 +334,7 @@ func coldInPebble() (err error) {
 	if err != nil {
 		return err
 	}
-	backend := newPebble()
+	backend := pebble.New(pebble.Options{MemoryBytes: memoryBytes})
 	defer func() { err = errors.Join(err, backend.Close()) }()
 	h, err := hold[wide](backend, part)
 	if err != nil {
@@ -504,7 +497,7 @@ func restore() error {
 		if err != nil {
 			return err
 		}
-		backend := newPebble()
+		backend := pebble.New(pebble.Options{MemoryBytes: memoryBytes})
 		h, err := hold[wide](backend, part)
 		if err != nil {
 			return err

@@ -29,19 +29,13 @@ type Options struct {
 	FS vfs.FS
 }
 
-// The parts of MemoryBytes, in percent. Pebble's blocks are on Go's heap when
-// cgo is off. A process that sets GCPercent holds half as much garbage as live
-// data, so what is live gets two thirds of the memory, less what readers,
-// writers and compactions need.
+// The parts of MemoryBytes. Pebble's blocks are on Go's heap when cgo is off,
+// and a heap holds about as much garbage as live data (GOGC=100), so what is
+// live gets half, less what readers, writers and compactions need.
 const (
-	blockCachePercent = 15
-	segmentsPercent   = 40
+	blockCacheShare = 5 // a fifth
+	segmentsShare   = 5 // a fifth
 )
-
-// GCPercent is what the memory of a Backend counts on: the garbage collector's
-// target of a process that has one (runtime/debug.SetGCPercent). Most of the
-// heap has no pointers then, so that collecting twice as often costs little.
-const GCPercent = 50
 
 // Backend opens keyed state on local disk. One is made per executor, so that
 // its memory is shared; Close it when all keyed state is closed.
@@ -63,7 +57,7 @@ func New(o Options) *Backend {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	return &Backend{options: o, cache: lsm.NewCache(o.MemoryBytes * blockCachePercent / 100)}
+	return &Backend{options: o, cache: lsm.NewCache(o.MemoryBytes / blockCacheShare)}
 }
 
 // Name is "pebble".
@@ -92,7 +86,7 @@ func (b *Backend) Open(o statebackend.Options) (statebackend.KeyedState, error) 
 
 // segmentShare is how many bytes the segments of one state may take.
 func (b *Backend) segmentShare() int64 {
-	return b.options.MemoryBytes * segmentsPercent / 100 / max(1, b.columns.Load())
+	return b.options.MemoryBytes / segmentsShare / max(1, b.columns.Load())
 }
 
 // lsmOptions are the options of a database.
