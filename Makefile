@@ -59,11 +59,11 @@ lint: ## gofmt, go vet, staticcheck, exhaustive, revive
 
 .PHONY: test
 test: ## all tests that need only Go
-	go test -timeout 4m ./...
+	go test -timeout 8m ./...
 
 .PHONY: test-race
 test-race: ## tests of the packages with goroutines under the race detector (needs a C compiler)
-	CGO_ENABLED=1 go test -race -timeout 8m $(SHELL_PACKAGES)
+	CGO_ENABLED=1 go test -race -timeout 15m $(SHELL_PACKAGES)
 
 SEEDS ?= 1000
 SEED_BASE ?= 1
@@ -74,7 +74,7 @@ sim: ## simulated clusters under faults: make sim SEEDS=1000 SEED_BASE=1, or PLA
 
 .PHONY: test-e2e
 test-e2e: build $(VERSITYGW) ## tests with real processes and a real S3 server
-	go test -tags e2e -count=1 -timeout 15m ./test/e2e/...
+	go test -tags e2e -count=1 -timeout 25m ./test/e2e/...
 
 # ---- run ----
 

@@ -21,7 +21,7 @@ import (
 )
 
 // testTimeout is several times what the longest test takes on two busy cores.
-const testTimeout = 2 * time.Minute
+const testTimeout = 4 * time.Minute
 
 // root is the repository's root as seen from this package.
 func root(t *testing.T) string {
