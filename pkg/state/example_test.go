@@ -190,7 +190,6 @@ func ExampleWithTTL() {
 	check(session.Set("cart: 2 items"))
 	for _, pause := range []time.Duration{20 * time.Minute, 20 * time.Minute, 30 * time.Minute} {
 		wallClock = wallClock.Add(pause)
-		ctx.Tick() // the runtime, before each batch of records
 		v, found, err := session.Get()
 		check(err)
 		fmt.Printf("%q %t\n", v, found)

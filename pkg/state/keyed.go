@@ -104,13 +104,16 @@ func (k *Keyed[K]) States() []snapshot.StateMeta { return k.metas }
 func (k *Keyed[K]) HasStates() bool { return len(k.names) > 0 }
 
 // Tick reads the clock for states with time-to-live, if there are any. The
-// runtime calls it before each batch of records and before a freeze: a call
-// for every record would cost more than the access to the state. Time never
-// goes back.
+// runtime calls it before a freeze; every access to such a state reads it too.
 func (k *Keyed[K]) Tick() {
 	if k.expiring {
-		k.clock.Now = max(k.clock.Now, k.options.Now().UnixMilli())
+		tick(&k.clock, k.options.Now)
 	}
+}
+
+// tick reads the clock. Time never goes back.
+func tick(c *statebackend.Clock, read func() time.Time) {
+	c.Now = max(c.Now, read().UnixMilli())
 }
 
 // Hash is the hash of a key, for Prefetch and SetHashedKey.

@@ -47,9 +47,9 @@ const (
 // and its memory is freed while others are used. In a List every element, in
 // a Map every user key expires on its own.
 //
-// Time is the host's clock when a batch of records begins. Should that clock go
-// back, time stands still until it has caught up: nothing that has expired
-// comes back, and nothing expires early. Without NotWhileDown, time goes on
+// Time is the host's clock at each access. Should that clock go back, time
+// stands still until it has caught up: nothing that has expired comes back,
+// and nothing expires early. Without NotWhileDown, time goes on
 // while the job is down.
 //
 // A state may get, change and lose its time-to-live between versions of the

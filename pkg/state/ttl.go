@@ -1,10 +1,15 @@
 package state
 
-import "github.com/weirstream/weir/pkg/statebackend"
+import (
+	"time"
+
+	"github.com/weirstream/weir/pkg/statebackend"
+)
 
 // lifetime is what the states with time-to-live below have in common.
 type lifetime struct {
 	clock   *statebackend.Clock
+	read    func() time.Time
 	ttl     int64 // milliseconds
 	onRead  bool
 	sweeper statebackend.Sweeper // nil if the backend removes expired values by itself
@@ -13,7 +18,7 @@ type lifetime struct {
 // lifetime is that of a state which the backend keeps as inner.
 func (k *Keyed[K]) lifetime(s *ttlSettings, inner any) lifetime {
 	sweeper, _ := inner.(statebackend.Sweeper)
-	return lifetime{clock: &k.clock, ttl: s.after.Milliseconds(), onRead: s.modes&OnReadAndWrite != 0, sweeper: sweeper}
+	return lifetime{clock: &k.clock, read: k.options.Now, ttl: s.after.Milliseconds(), onRead: s.modes&OnReadAndWrite != 0, sweeper: sweeper}
 }
 
 // timed describes the same state to the backend, with a time beside each value.
@@ -27,7 +32,11 @@ func timed[V any, K comparable](k *Keyed[K], d statebackend.Descriptor[K, V], s 
 	}
 }
 
-func (l *lifetime) sweep() {
+// begin is called before every access. It reads the clock each time, as a time
+// read for a batch of records can be old: a value written after a stall, for
+// which the disk or user code is enough, would expire early by as much.
+func (l *lifetime) begin() {
+	tick(l.clock, l.read)
 	if l.sweeper != nil {
 		l.sweeper.Sweep()
 	}
@@ -46,7 +55,7 @@ type timedValue[V any] struct {
 
 // Get implements statebackend.Value.
 func (v *timedValue[V]) Get() (V, bool, error) {
-	v.life.sweep()
+	v.life.begin()
 	var zero V
 	t, found, err := v.inner.Get()
 	switch {
@@ -67,13 +76,13 @@ func (v *timedValue[V]) Get() (V, bool, error) {
 
 // Set implements statebackend.Value.
 func (v *timedValue[V]) Set(to V) error {
-	v.life.sweep()
+	v.life.begin()
 	return v.inner.Set(statebackend.Timed[V]{At: v.life.clock.Now, Value: to})
 }
 
 // Ref implements statebackend.Value.
 func (v *timedValue[V]) Ref() (*V, bool, error) {
-	v.life.sweep()
+	v.life.begin()
 	p, found, err := v.inner.Ref()
 	if err != nil {
 		return nil, false, err
@@ -103,7 +112,7 @@ type timedList[E any] struct {
 
 // Get implements statebackend.List.
 func (l *timedList[E]) Get() ([]E, error) {
-	l.life.sweep()
+	l.life.begin()
 	all, err := l.inner.Get()
 	if err != nil || all == nil {
 		return nil, err
@@ -138,19 +147,19 @@ func (l *timedList[E]) Get() ([]E, error) {
 
 // Add implements statebackend.List.
 func (l *timedList[E]) Add(v E) error {
-	l.life.sweep()
+	l.life.begin()
 	return l.inner.Add(statebackend.Timed[E]{At: l.life.clock.Now, Value: v})
 }
 
 // AddAll implements statebackend.List.
 func (l *timedList[E]) AddAll(v []E) error {
-	l.life.sweep()
+	l.life.begin()
 	return l.inner.AddAll(l.ofNow(v))
 }
 
 // Set implements statebackend.List.
 func (l *timedList[E]) Set(v []E) error {
-	l.life.sweep()
+	l.life.begin()
 	return l.inner.Set(l.ofNow(v))
 }
 
@@ -173,7 +182,7 @@ type timedMap[U comparable, V any] struct {
 
 // Get implements statebackend.Map.
 func (m *timedMap[U, V]) Get(key U) (V, bool, error) {
-	m.life.sweep()
+	m.life.begin()
 	var zero V
 	t, found, err := m.inner.Get(key)
 	switch {
@@ -194,13 +203,13 @@ func (m *timedMap[U, V]) Get(key U) (V, bool, error) {
 
 // Set implements statebackend.Map.
 func (m *timedMap[U, V]) Set(key U, v V) error {
-	m.life.sweep()
+	m.life.begin()
 	return m.inner.Set(key, statebackend.Timed[V]{At: m.life.clock.Now, Value: v})
 }
 
 // Ref implements statebackend.Map.
 func (m *timedMap[U, V]) Ref(key U) (*V, bool, error) {
-	m.life.sweep()
+	m.life.begin()
 	p, found, err := m.inner.Ref(key)
 	if err != nil {
 		return nil, false, err

@@ -162,7 +162,7 @@ type Descriptor[K comparable, V any] struct {
 }
 
 // Clock is the time that states with time-to-live go by, in milliseconds since
-// 1970. Package state sets it now and then and never back.
+// 1970. Package state sets it at each access, and never back.
 type Clock struct{ Now int64 }
 
 // StoredForm is Form, or what nil stands for.

@@ -167,13 +167,12 @@ func (o *keyedOperator[K]) closeState() error {
 	return errors.Join(o.ctx.keyed.Backend().Close(), o.ctx.lists.Close())
 }
 
-// prefetch begins a batch of records: the clock is read for it, and the
-// entries of its keys are brought from memory together.
+// prefetch begins a batch of records: the entries of its keys are brought from
+// memory together.
 func prefetch[K comparable, T any](o *keyedOperator[K], key func(T) K, next []T) {
 	if !o.ctx.keyed.HasStates() {
 		return
 	}
-	o.ctx.keyed.Tick()
 	for i := range next {
 		o.ahead = key(next[i])
 		o.hashes[i] = o.ctx.keyed.Hash(&o.ahead)

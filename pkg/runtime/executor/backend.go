@@ -25,6 +25,15 @@ func newBackend(c *config.Config) statebackend.Backend {
 	return memory.NewLimited(int(config.StateValueMax.Get(c)))
 }
 
+// governGarbage has the process keep to the memory of its state backend, until
+// the returned function is called.
+func governGarbage(c *config.Config) (stop func()) {
+	if config.StateBackend.Get(c) == config.PebbleBackend {
+		return pebble.GovernGarbage(int64(config.PebbleMemory.Get(c)))
+	}
+	return func() {}
+}
+
 // fileReaders read what other state backends than the executor's have stored in files.
 func fileReaders() map[string]subtask.FileReader {
 	return map[string]subtask.FileReader{

@@ -52,6 +52,7 @@ func Main(program *operator.Program) int {
 	if err != nil {
 		return exit(errors.Join(err, ErrUnusable))
 	}
+	defer governGarbage(e.config)()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if spec.HasLifeline {

@@ -82,6 +82,7 @@ type frozenTable[K comparable, V any] struct {
 	groups []int // refs of the i-th group are groups[i] to groups[i+1]
 	key    []byte
 	value  []byte
+	pace   pace
 	// touched keeps the loads of touch from being optimised away.
 	touched uint64
 }
@@ -117,6 +118,7 @@ func (f *frozenTable[K, V]) sort(r keygroup.Range, maxParallelism int) {
 	o := orderOf(f.traits.key.FixedSize())
 	found := make([]ref, 0, f.entries)
 	for i := range f.pages {
+		f.pace.did(int(f.pages[i].used))
 		for j := range f.pages[i].all() {
 			for n, s := range f.pages[i].group(uint32(j)).entries() {
 				if expiring && f.traits.form.IsExpired(&s.value, f.now) {
@@ -141,6 +143,7 @@ func (f *frozenTable[K, V]) sort(r keygroup.Range, maxParallelism int) {
 	}
 	o.scratch = found[:longest(f.groups)] // no longer needed
 	for i := range r.Len() {
+		f.pace.did(f.groups[i+1] - f.groups[i])
 		o.sort(f.refs[f.groups[i]:f.groups[i+1]], 0, func(r ref) []byte {
 			f.key = f.traits.key.Append(f.key[:0], &f.slot(r).key)
 			return f.key
@@ -169,6 +172,7 @@ func (f *frozenTable[K, V]) write(w *statebackend.Writer, number, i int) {
 	w.State(number, len(refs))
 	for chunk := range slices.Chunk(refs, writeAhead) {
 		f.touch(chunk)
+		f.pace.did(len(chunk))
 		for _, r := range chunk {
 			s := f.slot(r)
 			f.key = f.traits.key.Append(f.key[:0], &s.key)

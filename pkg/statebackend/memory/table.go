@@ -44,6 +44,12 @@ type table[K comparable, V any] struct {
 	// live counts the views not yet released. Only this is shared with other
 	// goroutines, and it is read only when a generation differs.
 	live *atomic.Int32
+	// retired are the groups of full-grown pages that were copied since the last
+	// freeze: when all views are released nothing refers to them. spare are such
+	// ones, for the next copies: fresh memory would cost as much as the copy.
+	// Both are bounded by what one generation copies; with pointers in values,
+	// which would keep those alive, there are none.
+	retired, spare [][]group[K, V]
 	// forgetSlot tells the state's handle that the entry it remembers may be
 	// shared now, or gone.
 	forgetSlot func()
@@ -221,6 +227,9 @@ func (t *table[K, V]) own(hash uint32) (*root[K, V], int) {
 		groups := p.groups
 		if p.generation == 0 || t.live.Load() > 0 {
 			groups = t.copyOf(p)
+			if t.recycles(p) {
+				t.retired = append(t.retired, p.all())
+			}
 		}
 		for j := range r.aliases(i) {
 			a := &r.aliases(i)[j]
@@ -232,7 +241,13 @@ func (t *table[K, V]) own(hash uint32) (*root[K, V], int) {
 
 // copyOf copies the groups of a page. The values in it are shared from now on.
 func (t *table[K, V]) copyOf(p *page[K, V]) *group[K, V] {
-	c := make([]group[K, V], 1<<p.log2)
+	var c []group[K, V]
+	if n := len(t.spare); n > 0 && t.recycles(p) {
+		c, t.spare[n-1] = t.spare[n-1], nil
+		t.spare = t.spare[:n-1]
+	} else {
+		c = make([]group[K, V], 1<<p.log2)
+	}
 	copy(c, p.all())
 	if t.deep {
 		for j := range c {
@@ -243,6 +258,11 @@ func (t *table[K, V]) copyOf(p *page[K, V]) *group[K, V] {
 		t.bytes += int64(len(c)) * int64(unsafe.Sizeof(c[0]))
 	}
 	return &c[0]
+}
+
+// recycles tells whether the groups of p are used again once they were copied.
+func (t *table[K, V]) recycles(p *page[K, V]) bool {
+	return !t.deep && p.generation != 0 && p.log2 == t.log2Max
 }
 
 // insert adds a key that find did not find, with a zero value.
@@ -405,6 +425,13 @@ func (t *table[K, V]) freeze() view {
 
 func (t *table[K, V]) freezeTable() *frozenTable[K, V] {
 	invariant.Check(t.generation < math.MaxUint32, "generation", "%d freezes of one table", t.generation)
+	// What is spare still was not needed for a whole generation, and what views
+	// of several generations refer to is not kept for when they are released.
+	t.spare = nil
+	if t.live.Load() == 0 {
+		t.spare = t.retired
+	}
+	t.retired = nil
 	f := &frozenTable[K, V]{roots: t.roots, traits: t.traits, live: t.live, entries: t.entries}
 	if t.traits.clock != nil {
 		f.now = t.traits.clock.Now

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -29,12 +30,15 @@ type Options struct {
 	FS vfs.FS
 }
 
-// The parts of MemoryBytes. Pebble's blocks are on Go's heap when cgo is off,
-// and a heap holds about as much garbage as live data (GOGC=100), so what is
-// live gets half, less what readers, writers and compactions need.
+// The shares of MemoryBytes, in percent. All of it is on Go's heap, where
+// GovernGarbage has what is live and its garbage fit into the whole; what is
+// left here is for that, for readers, writers and compactions.
 const (
-	blockCacheShare = 5 // a fifth
-	segmentsShare   = 5 // a fifth
+	blockCacheShare = 15
+	// segmentsShare is for two copies of the hot values, the active one and the
+	// one that is being written, and for the pages of hash tables, which are
+	// half to seven eighths full.
+	segmentsShare = 40
 )
 
 // Backend opens keyed state on local disk. One is made per executor, so that
@@ -44,6 +48,8 @@ type Backend struct {
 	cache   *lsm.Cache
 	// columns is how many states share the memory for segments.
 	columns atomic.Int64
+	// releases are views on their way out.
+	releases sync.WaitGroup
 }
 
 // New makes the backend.
@@ -57,14 +63,15 @@ func New(o Options) *Backend {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	return &Backend{options: o, cache: lsm.NewCache(o.MemoryBytes / blockCacheShare)}
+	return &Backend{options: o, cache: lsm.NewCache(o.MemoryBytes * blockCacheShare / 100)}
 }
 
 // Name is "pebble".
 func (*Backend) Name() string { return Name }
 
-// Close frees the block cache.
+// Close frees the block cache. Views must be released by then.
 func (b *Backend) Close() error {
+	b.releases.Wait()
 	b.cache.Unref()
 	return nil
 }
@@ -86,7 +93,7 @@ func (b *Backend) Open(o statebackend.Options) (statebackend.KeyedState, error) 
 
 // segmentShare is how many bytes the segments of one state may take.
 func (b *Backend) segmentShare() int64 {
-	return b.options.MemoryBytes / segmentsShare / max(1, b.columns.Load())
+	return b.options.MemoryBytes * segmentsShare / 100 / max(1, b.columns.Load())
 }
 
 // lsmOptions are the options of a database.

@@ -224,22 +224,29 @@ func (f *frozen) OriginOf(local string) (part int, restored string, ok bool) {
 	return o.Part, o.Local, ok
 }
 
-// Release implements statebackend.Frozen.
+// Release implements statebackend.Frozen. It does not wait for a generation
+// that is being applied: the subtask's goroutine calls it.
 func (f *frozen) Release() {
-	s := f.store
-	s.forget(f)
-	s.position.Lock()
+	f.store.forget(f)
+	f.store.backend.releases.Go(func() { // waited for by Backend.Close
+		// The view has been read, or is not wanted: that something of it could
+		// not be closed matters to nobody, and Close of the directory removes
+		// the rest.
+		_ = errors.Join(f.drop(), f.store.finish())
+	})
+}
+
+// drop gives back what was taken of the database.
+func (f *frozen) drop() (err error) {
+	f.store.position.Lock()
+	defer f.store.position.Unlock()
 	f.released = true
-	var err error
 	if f.iterator != nil {
 		err = f.iterator.Close()
 	}
 	if f.dir != "" {
-		err = cmp.Or(err, s.options.FS.RemoveAll(f.dir))
+		err = cmp.Or(err, f.store.options.FS.RemoveAll(f.dir))
 	}
 	f.iterator, f.files = nil, nil
-	s.position.Unlock()
-	// The view has been read, or is not wanted: that something of it could not
-	// be closed matters to nobody, and Close of the directory removes the rest.
-	_ = errors.Join(err, s.finish())
+	return err
 }

@@ -102,7 +102,7 @@ func (s *State) enter(seq uint64) error {
 		if c.seen() == seq {
 			return nil
 		}
-		full = full || c.activeBytes() > share/4
+		full = full || c.activeBytes() > share/2
 	}
 	if !full {
 		return nil

@@ -15,6 +15,7 @@ import (
 // goroutine pushes them, a goroutine of the store applies one after the other,
 // and views wait for theirs.
 type store struct {
+	backend  *Backend
 	db       *lsm.DB
 	options  *lsm.Options
 	dir      string
