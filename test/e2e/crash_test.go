@@ -116,23 +116,26 @@ func TestKilledDuringUpload(t *testing.T) {
 // TestKilledDuringAnUploadInParts leaves an upload behind that neither is
 // completed nor will be: nobody but a sweep can remove it.
 func TestKilledDuringAnUploadInParts(t *testing.T) {
-	k := newKinds(t, 500)
-	k.splits, k.keys = 1, 1
-	c, proxy := startBehindProxy(t, append([]string{"--taskmanagers", "2", "--slots", "1"}, soon...)...)
-	upload := proxy.hold(insideBody, func(r *http.Request) bool {
-		return strings.Contains(r.URL.Path, "/checkpoints/") && r.URL.Query().Get("partNumber") == "2"
+	onEachBackend(t, func(t *testing.T, backend string) {
+		k := newKinds(t, 500)
+		k.splits, k.keys = 1, 1
+		c, proxy := startBehindProxy(t, append([]string{"--taskmanagers", "2", "--slots", "1"}, soon...)...)
+		upload := proxy.hold(insideBody, func(r *http.Request) bool {
+			return strings.Contains(r.URL.Path, "/checkpoints/") && r.URL.Query().Get("partNumber") == "2"
+		})
+		// Twelve megabytes in one file are two parts, and one value is in one file.
+		job := c.submit(slices.Concat([]string{"--parallelism", "1"}, onBackend(backend), k.args(100, "--ballast", "12000000"))...)
+		file := upload.await(c, "the second part of an upload")
+		_, executor := c.ownerOf(c.statusOf(job), file)
+		c.kill(executor)
+		// The rest would come when the sweep has been there: such a part stays.
+		upload.sever()
+		if status := c.awaitStatus(job, cliresult.Finished); status.Restarts < 1 {
+			t.Errorf("the killed executor's job was not restarted: %+v", status)
+		}
+		k.check(t, 1, 1)
+		c.noFilesLeft(job)
 	})
-	// Twelve megabytes in one file are two parts, and one value is in one file.
-	job := c.submit(slices.Concat([]string{"--parallelism", "1"}, onBackend("memory"), k.args(100, "--ballast", "12000000"))...)
-	file := upload.await(c, "the second part of an upload")
-	_, executor := c.ownerOf(c.statusOf(job), file)
-	c.kill(executor)
-	upload.release()
-	if status := c.awaitStatus(job, cliresult.Finished); status.Restarts < 1 {
-		t.Errorf("the killed executor's job was not restarted: %+v", status)
-	}
-	k.check(t, 1, 1)
-	c.noFilesLeft(job)
 }
 
 // TestKilledDuringRestore kills whoever downloads a savepoint's state, twice in

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +54,8 @@ type hold struct {
 	reached  chan string
 	released chan struct{}
 	release  func()
+	// severed requests end when they are released, see sever.
+	severed atomic.Bool
 }
 
 // holdTime bounds how long a request is held: less than the client's own time
@@ -132,7 +135,7 @@ func (p *storeProxy) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.wait(r, beforeRequest)
 		if r.ContentLength > 1 {
-			r.Body = &heldBody{ReadCloser: r.Body, left: r.ContentLength / 2, wait: func() { p.wait(r, insideBody) }}
+			r.Body = &heldBody{ReadCloser: r.Body, left: r.ContentLength / 2, wait: func() bool { return p.wait(r, insideBody) }}
 		}
 		forward.ServeHTTP(w, r)
 	})
@@ -142,13 +145,15 @@ func (p *storeProxy) handler() http.Handler {
 type heldBody struct {
 	io.ReadCloser
 	left int64
-	wait func()
+	wait func() (severed bool)
 }
 
 // Read reads no further than the half, and waits there.
 func (b *heldBody) Read(to []byte) (int, error) {
 	if b.left == 0 {
-		b.wait()
+		if b.wait() {
+			return 0, io.ErrUnexpectedEOF
+		}
 		b.left = -1
 	}
 	if b.left > 0 {
@@ -161,8 +166,8 @@ func (b *heldBody) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// wait holds a request up if a hold asks for it.
-func (p *storeProxy) wait(r *http.Request, point holdPoint) {
+// wait holds a request up if a hold asks for it, and tells whether it was severed.
+func (p *storeProxy) wait(r *http.Request, point holdPoint) (severed bool) {
 	p.mu.Lock()
 	var by *hold
 	for _, h := range p.holds {
@@ -173,7 +178,7 @@ func (p *storeProxy) wait(r *http.Request, point holdPoint) {
 	}
 	p.mu.Unlock()
 	if by == nil {
-		return
+		return false
 	}
 	select {
 	case by.reached <- r.URL.Path:
@@ -185,6 +190,15 @@ func (p *storeProxy) wait(r *http.Request, point holdPoint) {
 	case <-by.released:
 	case <-limit.C:
 	}
+	return by.severed.Load()
+}
+
+// sever releases requests that are held inside their bodies and cuts them off
+// there: for a client that was killed, of whose body some megabytes more may be
+// in the buffers of its connection.
+func (h *hold) sever() {
+	h.severed.Store(true)
+	h.release()
 }
 
 // hold holds up all requests that match from now on.

@@ -145,8 +145,8 @@ func newKinds() *kinds { return &kinds{} }
 const (
 	shortTTL = 700 * time.Millisecond
 	longTTL  = 24 * time.Hour
-	// slack is how far the clocks of the time-to-live and of the function may
-	// be apart: both are read once for a run of records.
+	// slack is how long the function may take between reading the clock and
+	// writing a value: the time-to-live is counted from when that is written.
 	slack = 5 * time.Second
 )
 
@@ -204,7 +204,7 @@ func (k *kinds) Process(ctx *stream.Context[uint64], e Event, out stream.Collect
 	if err := k.accumulate(e, &line); err != nil {
 		return err
 	}
-	if err := k.checkTTL(ctx, e); err != nil {
+	if err := k.checkTTL(e); err != nil {
 		return err
 	}
 	if err := k.setTimers(ctx, e); err != nil {
@@ -270,7 +270,7 @@ func (k *kinds) accumulate(e Event, line *Line) error {
 }
 
 // checkTTL fails when a value that must be there is not, or the reverse.
-func (k *kinds) checkTTL(ctx *stream.Context[uint64], e Event) error {
+func (k *kinds) checkTTL(e Event) error {
 	long, found, err := k.long.Get()
 	if err != nil {
 		return err
@@ -281,7 +281,8 @@ func (k *kinds) checkTTL(ctx *stream.Context[uint64], e Event) error {
 	if err := k.long.Set(e.N + 1); err != nil {
 		return err
 	}
-	now := ctx.ProcessingTime()
+	// Not ctx.ProcessingTime, which stands still for a run of records.
+	now := time.Now().UnixMilli()
 	touched, isTouched, err := k.touched.Get()
 	if err != nil {
 		return err
@@ -296,11 +297,11 @@ func (k *kinds) checkTTL(ctx *stream.Context[uint64], e Event) error {
 		return operator.Permanentf("key %d, record %d: the value that lives for %v is of %d, the last one of %d", e.Key, e.N, shortTTL, short, touched)
 	case found && age > shortTTL+slack:
 		return operator.Permanentf("key %d, record %d: a value that lives for %v is there after %v", e.Key, e.N, shortTTL, age)
-	case found || isTouched && age < shortTTL/2:
-		if !found {
-			return operator.Permanentf("key %d, record %d: a value that lives for %v is gone after %v", e.Key, e.N, shortTTL, age)
-		}
+	case found:
 		return nil
+	}
+	if age := time.Duration(time.Now().UnixMilli()-touched) * time.Millisecond; isTouched && age < shortTTL {
+		return operator.Permanentf("key %d, record %d: a value that lives for %v is gone after %v", e.Key, e.N, shortTTL, age)
 	}
 	if err := k.touched.Set(now); err != nil {
 		return err
