@@ -97,6 +97,12 @@ type Executor struct {
 	DataAddress   string `json:"data_address"`
 }
 
+// Statuses of checkpoints, in Flink's words.
+const (
+	CheckpointCompleted = "COMPLETED"
+	CheckpointFailed    = "FAILED"
+)
+
 // Checkpoint is one checkpoint or savepoint of a job.
 type Checkpoint struct {
 	ID         uint64     `json:"id"`

@@ -79,7 +79,7 @@ func (c *cluster) completed(job string) (completed []cliresult.Checkpoint) {
 		c.t.Fatal(err)
 	}
 	for _, one := range slices.Backward(taken.Checkpoints) {
-		if one.Status == "completed" {
+		if one.Status == cliresult.CheckpointCompleted {
 			completed = append(completed, one)
 		}
 	}
@@ -120,6 +120,9 @@ func TestIncrementalCheckpointsUploadWhatIsNew(t *testing.T) {
 				case one.Uploaded*2 < one.Size:
 					less++
 				}
+			}
+			if len(all) < 5 {
+				t.Errorf("%d checkpoints are listed as completed: %+v", len(all), all)
 			}
 			// The backend merges files now and then, and those are new.
 			if isIncremental && less*2 < len(all) {

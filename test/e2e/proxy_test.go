@@ -31,6 +31,8 @@ type storeProxy struct {
 
 	mu    sync.Mutex
 	holds []*hold
+	// refused requests are answered with 403; nil for none.
+	refused func(r *http.Request) bool
 }
 
 // holdPoint is where in a request it is held up.
@@ -134,6 +136,11 @@ func (p *storeProxy) handler() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.wait(r, beforeRequest)
+		if p.refuses(r) {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code><Message>refused by the test</Message></Error>") // the client may be gone
+			return
+		}
 		if r.ContentLength > 1 {
 			r.Body = &heldBody{ReadCloser: r.Body, left: r.ContentLength / 2, wait: func() bool { return p.wait(r, insideBody) }}
 		}
@@ -199,6 +206,23 @@ func (p *storeProxy) wait(r *http.Request, point holdPoint) (severed bool) {
 func (h *hold) sever() {
 	h.severed.Store(true)
 	h.release()
+}
+
+// refuse answers all requests that match with 403, until lifted.
+func (p *storeProxy) refuse(match func(r *http.Request) bool) (lift func()) {
+	set := func(match func(r *http.Request) bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.refused = match
+	}
+	set(match)
+	return func() { set(nil) }
+}
+
+func (p *storeProxy) refuses(r *http.Request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused != nil && p.refused(r)
 }
 
 // hold holds up all requests that match from now on.
