@@ -52,8 +52,13 @@ func GovernGarbage(memoryBytes int64) (stop func()) {
 // memoryLimit is the memory that the Go runtime may take with so much live on
 // the heap: a tenth more than the backend's. Of that, three quarters of the
 // backend's memory are room for what is live of it. What is live beyond is the
-// program's, which may have as much garbage again, as in any Go process: the
+// program's, which may have as much garbage again, as in any Go process. The
 // limit is never near to what is live, or the collector would run all the time.
 func memoryLimit(memory, live int64) int64 {
-	return memory/10*11 + 2*max(0, live-memory/4*3)
+	limit := memory/10*11 + 2*max(0, live-memory/4*3)
+	return max(limit, live/4*5+runtimeBytes)
 }
+
+// runtimeBytes are more than what the runtime of a process without state takes
+// beside its heap. It matters with very little memory for the backend.
+const runtimeBytes = 32 << 20

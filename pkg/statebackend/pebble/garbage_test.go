@@ -7,13 +7,15 @@ import (
 
 func TestMemoryLimit(t *testing.T) {
 	const mb = 1 << 20
-	for _, x := range []struct{ live, want int64 }{
-		{0, 110}, {75, 110},
-		{76, 112},    // one is the program's, with one of garbage
-		{1075, 2110}, // its thousand have a thousand, and the backend has its own
+	for _, x := range []struct{ memory, live, want int64 }{
+		{200, 0, 220}, {200, 150, 220},
+		{200, 151, 222},       // one is the program's, with one of garbage
+		{200, 1150, 2220},     // its thousand have a thousand, and the backend has its own
+		{16, 20, 20 + 5 + 32}, // not less than the process needs, however little the backend is to take
 	} {
-		if got := memoryLimit(100*mb, x.live*mb); got != x.want*mb {
-			t.Errorf("%d MB live beside a backend of 100: limit %d MB instead of %d", x.live, got/mb, x.want)
+		limit := memoryLimit(x.memory*mb, x.live*mb)
+		if got := (limit + mb/2) / mb; got != x.want {
+			t.Errorf("%d MB live with %d for the backend: limit %d MB instead of %d", x.live, x.memory, got, x.want)
 		}
 	}
 }
