@@ -5,8 +5,8 @@ import "time"
 // pace has whoever writes a snapshot rest for as long as it works. At full
 // speed it takes a third of the throughput from the subtask, whose changes copy
 // every page at the same time, or the whole processor where there are no more
-// of those than subtasks. Storage is rarely as fast as half the speed: what a
-// write waits for is no work and needs no rest.
+// of those than subtasks. Storage is rarely as fast as half the speed; while a
+// write waits for it nothing is taken from anybody, so no rest is long.
 type pace struct {
 	since   time.Time // of the present stretch of work
 	entries int       // until the clock is looked at
@@ -18,6 +18,8 @@ const (
 	// paceStretch is long enough for a sleep to be about as long as asked for,
 	// and short against what anybody notices.
 	paceStretch = 2 * time.Millisecond
+	// restMax bounds the rest after a stretch in which a write had to wait.
+	restMax = 5 * paceStretch
 )
 
 // did notes that n entries were worked on.
@@ -32,7 +34,7 @@ func (p *pace) did(n int) {
 	case p.since.IsZero():
 		p.since = now
 	case worked >= paceStretch:
-		time.Sleep(min(worked, 5*paceStretch))
+		time.Sleep(min(worked, restMax))
 		p.since = time.Now()
 	}
 }
