@@ -18,7 +18,7 @@ type RestoredState struct {
 	Operator string `json:"operator"`
 	// State is empty where nothing is stored of the operator.
 	State string `json:"state"`
-	// Kind is that of a keyed state, list for operator state, or splits.
+	// Kind is that of a keyed state, list or broadcast for operator state, or splits.
 	Kind string `json:"kind"`
 	// Match is matches, migrated, new, dropped or incompatible.
 	Match string `json:"match"`

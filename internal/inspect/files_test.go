@@ -71,7 +71,7 @@ func storedInFiles(t *testing.T) (base, path string) {
 	frozen, err := lists.Freeze()
 	must(t, err)
 	defer frozen.Release()
-	must(t, frozen.Write(func(name string, mode snapshot.Redistribution, elements [][]byte, _ []int64) error {
+	must(t, frozen.Write(func(name string, mode snapshot.Redistribution, elements [][]byte, _ []int64, _ ...snapshot.StateMeta) error {
 		inline, err := store.WriteState(t.Context(), loc, checkpointstore.StateFile{}, 1<<20, content(string(bytes.Join(elements, nil))))
 		must(t, err)
 		l := snapshot.OperatorStateHandle{Name: name, Redistribution: mode, Handle: inline}

@@ -162,6 +162,100 @@ func TestPlanSaysWhatIsMigrated(t *testing.T) {
 	})
 }
 
+// Lists and broadcast maps are compared as keyed state is, before anything starts.
+func TestPlanComparesOperatorState(t *testing.T) {
+	type old struct {
+		A    int32
+		Gone string
+	}
+	type wider struct {
+		A    int64
+		More bool
+	}
+	state := func(name, kind, schema string) *pb.DeclaredState {
+		s := &pb.DeclaredState{Name: name, Kind: kind, Codec: avro.Name, Schema: schema}
+		if kind == snapshot.BroadcastKind {
+			s.KeySchema = "key/1:struct{Key:bool,User:string}"
+		}
+		return s
+	}
+	list := func(name string, states ...*pb.DeclaredState) snapshot.OperatorStateHandle {
+		h := snapshot.OperatorStateHandle{Name: name, Redistribution: snapshot.Union,
+			Handle: snapshot.StateHandle{Inline: []byte("x"), Size: 1}, Elements: []int64{1}}
+		for _, s := range states {
+			h.States = append(h.States, snapshot.StateMeta{Name: s.GetName(), Kind: s.GetKind(), Codec: s.GetCodec(), Schema: s.GetSchema(), KeySchema: s.GetKeySchema()})
+		}
+		return h
+	}
+	is := schemaOf[old](t)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.close()
+		c := &snapshot.CompletedCheckpoint{Job: "ffffffffffffffffffffffffffffffff", ID: 7, Kind: snapshot.Savepoint}
+		c.Operators = []snapshot.OperatorState{{UID: "sink", Parallelism: 1, MaxParallelism: 128, Subtasks: []snapshot.OperatorSubtaskState{{
+			UID: "sink", Lists: []snapshot.OperatorStateHandle{
+				list("list/legs", state("list/legs", snapshot.ListKind, is)),
+				list("state/broadcast", state("limits", snapshot.BroadcastKind, is), state("flags", snapshot.BroadcastKind, is)),
+			},
+		}}}}
+		loc := checkpointstore.SavepointLocation("/sp", "ffffffffffffffffffffffffffffffff", 7)
+		path, err := checkpointstore.New(r.options.OpenStore(nil)).PersistMetadata(t.Context(), loc, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := spec("job", 2)
+		s.RestoreFrom = path
+		s.Graph.Operators[1].DescribesStates = true
+		plan := func(wantProblem string, states ...*pb.DeclaredState) map[string]*pb.RestoredState {
+			t.Helper()
+			s.Graph.Operators[1].States = states
+			plan, err := r.PlanRestore(t.Context(), &pb.PlanRestoreRequest{Spec: s})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (plan.GetProblem() == "") != (wantProblem == "") || !strings.Contains(plan.GetProblem(), wantProblem) {
+				t.Errorf("problem is %q, want %q", plan.GetProblem(), wantProblem)
+			}
+			lines := map[string]*pb.RestoredState{}
+			for _, line := range plan.GetStates() {
+				if line.GetOperator() == "sink" {
+					lines[line.GetState()] = line
+				}
+			}
+			return lines
+		}
+		legs, limits, flags := state("list/legs", snapshot.ListKind, is), state("limits", snapshot.BroadcastKind, is), state("flags", snapshot.BroadcastKind, is)
+		newSchema, wrong := schemaOf[wider](t), schemaOf[struct{ A string }](t)
+		lines := plan("", state("list/legs", snapshot.ListKind, newSchema), state("limits", snapshot.BroadcastKind, newSchema), flags)
+		changes := []string{"widened A from int32 to int64", "removed Gone string", "added More bool"}
+		for _, name := range []string{"list/legs", "limits"} {
+			got := slices.Sorted(slices.Values(lines[name].GetChanges()))
+			if lines[name].GetMatch() != "migrated" || !slices.Equal(got, slices.Sorted(slices.Values(changes))) {
+				t.Errorf("%s is %v, want the changes %q", name, lines[name], changes)
+			}
+		}
+		if lines["flags"].GetMatch() != "matches" || len(lines) != 3 {
+			t.Errorf("lines are %v", lines)
+		}
+		plan(`operator "sink": state "list/legs" of checkpoint 7: field A was int32 and is string`, state("list/legs", snapshot.ListKind, wrong), limits, flags)
+		plan(`operator "sink": state "flags" of checkpoint 7: field A was int32 and is string`, legs, limits, state("flags", snapshot.BroadcastKind, wrong))
+		if _, err := r.submit(s); !errors.Is(err, transport.ErrInvalid) || !strings.Contains(err.Error(), `state "flags" of checkpoint 7`) {
+			t.Errorf("submission: %v", err)
+		}
+		lines = plan(`state "flags" of operator "sink", which the program does not register`, legs, limits)
+		if lines["flags"].GetMatch() != "dropped" || lines["limits"].GetMatch() != "matches" {
+			t.Errorf("lines are %v", lines)
+		}
+		s.AllowNonRestoredState = true
+		if lines = plan("", legs, limits); lines["flags"].GetMatch() != "dropped" {
+			t.Errorf("lines are %v", lines)
+		}
+		if _, err := r.submit(s); err != nil {
+			t.Errorf("submission: %v", err)
+		}
+	})
+}
+
 func schemaOf[T any](t *testing.T) string {
 	t.Helper()
 	c, err := avro.For[T]()

@@ -23,7 +23,7 @@ func RestoreLists(o *state.Operator, r *Restored) error {
 			stored[name] = append(stored[name], e.Bytes)
 		}
 	}
-	return o.Restore(stored)
+	return o.Restore(stored, r.Dropped...)
 }
 
 // FreezeLists freezes operator state; nil if there is none.

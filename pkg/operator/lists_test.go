@@ -74,7 +74,7 @@ type listWriter map[string][]operator.ListElement
 func (listWriter) Keyed(statebackend.Frozen) error { return nil }
 
 // List implements operator.SnapshotWriter.
-func (w listWriter) List(name string, _ snapshot.Redistribution, elements [][]byte, _ []int64) error {
+func (w listWriter) List(name string, _ snapshot.Redistribution, elements [][]byte, _ []int64, _ ...snapshot.StateMeta) error {
 	for _, e := range elements {
 		w[name] = append(w[name], operator.ListElement{Bytes: e})
 	}

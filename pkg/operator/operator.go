@@ -90,8 +90,10 @@ type Frozen interface {
 type SnapshotWriter interface {
 	// Keyed stores a frozen keyed state. Releasing it is left to the caller.
 	Keyed(f statebackend.Frozen) error
-	// List stores a named list of operator state. indexes is nil but for snapshot.ByIndex.
-	List(name string, mode snapshot.Redistribution, elements [][]byte, indexes []int64) error
+	// List stores a named list of operator state. indexes is nil but for
+	// snapshot.ByIndex, states describe what the program registered and the list
+	// holds. A list without elements is stored for its states alone.
+	List(name string, mode snapshot.Redistribution, elements [][]byte, indexes []int64, states ...snapshot.StateMeta) error
 }
 
 // Restored is the state that one operator in one subtask starts from.
@@ -102,6 +104,8 @@ type Restored struct {
 	Keyed []statebackend.RestoredPart
 	// Lists holds the elements of each named list that this subtask gets.
 	Lists map[string][]ListElement
+	// Dropped are the broadcast maps in Lists that the user has let go.
+	Dropped []string
 	// EndOfData is set when the subtask had finished before the checkpoint.
 	EndOfData bool
 }

@@ -58,7 +58,7 @@ type lists map[string][]ListElement
 
 func (l lists) Keyed(statebackend.Frozen) error { return nil }
 
-func (l lists) List(name string, _ snapshot.Redistribution, elements [][]byte, indexes []int64) error {
+func (l lists) List(name string, _ snapshot.Redistribution, elements [][]byte, indexes []int64, _ ...snapshot.StateMeta) error {
 	for i, bytes := range elements {
 		e := ListElement{Bytes: bytes}
 		if indexes != nil {

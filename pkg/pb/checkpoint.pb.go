@@ -620,6 +620,7 @@ type OperatorStateHandle struct {
 	Elements       []int64                `protobuf:"varint,4,rep,packed,name=elements,proto3" json:"elements,omitempty"` // lengths in bytes
 	Indexes        []int64                `protobuf:"varint,5,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`   // REDISTRIBUTION_BY_INDEX only
 	Selected       []int32                `protobuf:"varint,6,rep,packed,name=selected,proto3" json:"selected,omitempty"` // on restore: the elements meant, ascending; none: all of them
+	States         []*StateMeta           `protobuf:"bytes,7,rep,name=states,proto3" json:"states,omitempty"`             // what the program registered and the list holds; on restore: what of it is dropped
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -692,6 +693,13 @@ func (x *OperatorStateHandle) GetIndexes() []int64 {
 func (x *OperatorStateHandle) GetSelected() []int32 {
 	if x != nil {
 		return x.Selected
+	}
+	return nil
+}
+
+func (x *OperatorStateHandle) GetStates() []*StateMeta {
+	if x != nil {
+		return x.States
 	}
 	return nil
 }
@@ -1469,14 +1477,15 @@ const file_weir_v1_checkpoint_proto_rawDesc = "" +
 	"\aoffsets\x18\x04 \x03(\x03R\aoffsets\x12*\n" +
 	"\x06states\x18\x05 \x03(\v2\x12.weir.v1.StateMetaR\x06states\x12\x18\n" +
 	"\abackend\x18\x06 \x01(\tR\abackend\x12(\n" +
-	"\x05files\x18\a \x03(\v2\x12.weir.v1.StateFileR\x05files\"\xea\x01\n" +
+	"\x05files\x18\a \x03(\v2\x12.weir.v1.StateFileR\x05files\"\x96\x02\n" +
 	"\x13OperatorStateHandle\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
 	"\x0eredistribution\x18\x02 \x01(\x0e2\x17.weir.v1.RedistributionR\x0eredistribution\x12,\n" +
 	"\x06handle\x18\x03 \x01(\v2\x14.weir.v1.StateHandleR\x06handle\x12\x1a\n" +
 	"\belements\x18\x04 \x03(\x03R\belements\x12\x18\n" +
 	"\aindexes\x18\x05 \x03(\x03R\aindexes\x12\x1a\n" +
-	"\bselected\x18\x06 \x03(\x05R\bselected\"\x8d\x01\n" +
+	"\bselected\x18\x06 \x03(\x05R\bselected\x12*\n" +
+	"\x06states\x18\a \x03(\v2\x12.weir.v1.StateMetaR\x06states\"\x8d\x01\n" +
 	"\x14OperatorSubtaskState\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12/\n" +
 	"\x05keyed\x18\x02 \x03(\v2\x19.weir.v1.KeyedStateHandleR\x05keyed\x122\n" +
@@ -1595,25 +1604,26 @@ var file_weir_v1_checkpoint_proto_depIdxs = []int32{
 	7,  // 4: weir.v1.KeyedStateHandle.files:type_name -> weir.v1.StateFile
 	0,  // 5: weir.v1.OperatorStateHandle.redistribution:type_name -> weir.v1.Redistribution
 	4,  // 6: weir.v1.OperatorStateHandle.handle:type_name -> weir.v1.StateHandle
-	8,  // 7: weir.v1.OperatorSubtaskState.keyed:type_name -> weir.v1.KeyedStateHandle
-	9,  // 8: weir.v1.OperatorSubtaskState.lists:type_name -> weir.v1.OperatorStateHandle
-	3,  // 9: weir.v1.SubtaskState.subtask:type_name -> weir.v1.SubtaskID
-	10, // 10: weir.v1.SubtaskState.operators:type_name -> weir.v1.OperatorSubtaskState
-	12, // 11: weir.v1.SplitList.splits:type_name -> weir.v1.Split
-	10, // 12: weir.v1.OperatorState.subtasks:type_name -> weir.v1.OperatorSubtaskState
-	2,  // 13: weir.v1.CompletedCheckpoint.attempt:type_name -> weir.v1.AttemptID
-	1,  // 14: weir.v1.CompletedCheckpoint.kind:type_name -> weir.v1.CheckpointKind
-	14, // 15: weir.v1.CompletedCheckpoint.operators:type_name -> weir.v1.OperatorState
-	13, // 16: weir.v1.CompletedCheckpoint.splits:type_name -> weir.v1.SplitList
-	15, // 17: weir.v1.CompletedCheckpoint.end_of_data:type_name -> weir.v1.EndedSubtask
-	17, // 18: weir.v1.JobRecord.latest:type_name -> weir.v1.CheckpointRef
-	17, // 19: weir.v1.JobRecord.retained:type_name -> weir.v1.CheckpointRef
-	18, // 20: weir.v1.JobRecord.cause:type_name -> weir.v1.FailureCause
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	6,  // 7: weir.v1.OperatorStateHandle.states:type_name -> weir.v1.StateMeta
+	8,  // 8: weir.v1.OperatorSubtaskState.keyed:type_name -> weir.v1.KeyedStateHandle
+	9,  // 9: weir.v1.OperatorSubtaskState.lists:type_name -> weir.v1.OperatorStateHandle
+	3,  // 10: weir.v1.SubtaskState.subtask:type_name -> weir.v1.SubtaskID
+	10, // 11: weir.v1.SubtaskState.operators:type_name -> weir.v1.OperatorSubtaskState
+	12, // 12: weir.v1.SplitList.splits:type_name -> weir.v1.Split
+	10, // 13: weir.v1.OperatorState.subtasks:type_name -> weir.v1.OperatorSubtaskState
+	2,  // 14: weir.v1.CompletedCheckpoint.attempt:type_name -> weir.v1.AttemptID
+	1,  // 15: weir.v1.CompletedCheckpoint.kind:type_name -> weir.v1.CheckpointKind
+	14, // 16: weir.v1.CompletedCheckpoint.operators:type_name -> weir.v1.OperatorState
+	13, // 17: weir.v1.CompletedCheckpoint.splits:type_name -> weir.v1.SplitList
+	15, // 18: weir.v1.CompletedCheckpoint.end_of_data:type_name -> weir.v1.EndedSubtask
+	17, // 19: weir.v1.JobRecord.latest:type_name -> weir.v1.CheckpointRef
+	17, // 20: weir.v1.JobRecord.retained:type_name -> weir.v1.CheckpointRef
+	18, // 21: weir.v1.JobRecord.cause:type_name -> weir.v1.FailureCause
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_checkpoint_proto_init() }

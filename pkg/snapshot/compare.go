@@ -29,8 +29,12 @@ const (
 // restored: whoever restores skips them. Stored checkpoints have none.
 const DroppedKind = "dropped"
 
-// ListKind is the kind of a list of operator state.
+// ListKind is the kind of a list of operator state. A keyed list has it too,
+// and a KeySchema.
 const ListKind = "list"
+
+// BroadcastKind is the kind of a broadcast map.
+const BroadcastKind = "broadcast"
 
 // String is the word that users see.
 func (m Match) String() string {
@@ -55,7 +59,8 @@ type StateMatch struct {
 	UID ids.OperatorUID
 	// State is empty for an operator without stored state.
 	State string
-	// Kind is that of a keyed state, "list" or "splits"; empty without State.
+	// Kind is that of a keyed state, "list", "broadcast" or "splits"; empty
+	// without State.
 	Kind  string
 	Match Match
 	// The parallelism of the operator in the checkpoint and in the program; 0
@@ -96,7 +101,10 @@ func Compare(c *CompletedCheckpoint, targets []OperatorTarget, schemas CompareSc
 			out = append(out, t.take(line, s, schemas))
 		}
 		for _, s := range t.States {
-			if !slices.ContainsFunc(states, func(o namedState) bool { return o.Name == s.Name }) && !s.isRuntimes() {
+			isStored := func(o namedState) bool {
+				return s.isNamedAs(o) || s.Kind == BroadcastKind && o.isAllBroadcast()
+			}
+			if !slices.ContainsFunc(states, isStored) && !s.isRuntimes() {
 				out = append(out, StateMatch{UID: t.UID, State: s.Name, Kind: s.Kind, Match: New, OldParallelism: parallelism, NewParallelism: t.Parallelism})
 			}
 		}
@@ -116,7 +124,7 @@ func Compare(c *CompletedCheckpoint, targets []OperatorTarget, schemas CompareSc
 // take is the line of a stored state.
 func (t *OperatorTarget) take(line StateMatch, stored namedState, schemas CompareSchemas) StateMatch {
 	line.State, line.Kind = stored.Name, stored.Kind
-	is, has := t.state(stored.Name)
+	is, has := t.state(stored)
 	if !t.Described {
 		return line
 	}
@@ -133,7 +141,7 @@ func (t *OperatorTarget) take(line StateMatch, stored namedState, schemas Compar
 		return incompatible(fmt.Sprintf("stored as %s, the program has %s", stored.Kind, is.Kind))
 	case stored.KeySchema != is.KeySchema:
 		return incompatible(fmt.Sprintf("stored with keys %s, the program has %s: the key type of stored state cannot change", stored.KeySchema, is.KeySchema))
-	case stored.Codec == "": // a list, whose subtasks compare it
+	case stored.Codec == "": // the runtime's, or not described: its subtasks compare it
 		return line
 	}
 	for _, v := range append([]StoredSchema{{Codec: stored.Codec, Schema: stored.Schema}}, stored.Earlier...) {
@@ -168,14 +176,45 @@ func CheckStates(c *CompletedCheckpoint, targets []OperatorTarget, schemas Compa
 // is no state of the user's.
 const describingList = "state/lists"
 
+// broadcastList is the list in which package state stores all broadcast maps.
+const broadcastList = "state/broadcast"
+
+// isAllBroadcast reports whether a state stands for all broadcast maps of an
+// operator, because the version that stored them did not say which they are.
+func (m StateMeta) isAllBroadcast() bool { return m.space() == listNames && m.Name == broadcastList }
+
 // WatermarkList is the list in which a subtask keeps the watermark of an
 // operator that works with event time. It is no state of the user's either.
 const WatermarkList = "watermark"
 
 // isRuntimes reports whether a state is not one that the program registers.
 func (m StateMeta) isRuntimes() bool {
-	return m.Name == describingList || m.Kind == ListKind && m.Name == WatermarkList
+	return m.space() == listNames && (m.Name == describingList || m.Name == WatermarkList)
 }
+
+// nameSpace is what state names of an operator are unique in: a keyed state, an
+// operator list and a broadcast map may share one.
+type nameSpace uint8
+
+const (
+	keyedNames nameSpace = iota
+	listNames
+	broadcastNames
+)
+
+func (m StateMeta) space() nameSpace {
+	switch {
+	case m.Kind == BroadcastKind:
+		return broadcastNames
+	case m.Kind == ListKind && m.KeySchema == "":
+		return listNames
+	}
+	return keyedNames
+}
+
+// isNamedAs reports whether two descriptions are of one state, before and after
+// a change of the program.
+func (m StateMeta) isNamedAs(o StateMeta) bool { return m.Name == o.Name && m.space() == o.space() }
 
 // namedState is a state as it is stored, or as one of its files has it.
 type namedState = StateMeta
@@ -200,7 +239,12 @@ func (c *CompletedCheckpoint) statesOf(uid ids.OperatorUID) (states []namedState
 				}
 			}
 			for _, l := range subtask.Lists {
-				add(namedState{Name: l.Name, Kind: ListKind})
+				for _, meta := range l.States {
+					add(meta)
+				}
+				if len(l.States) == 0 {
+					add(namedState{Name: l.Name, Kind: ListKind})
+				}
 			}
 		}
 	}
@@ -262,7 +306,7 @@ func refuseLostStates(c *CompletedCheckpoint, targets []OperatorTarget) error {
 	for i := range targets {
 		states, _, _ := c.statesOf(targets[i].UID)
 		for _, s := range states {
-			if targets[i].drops(s.Name) {
+			if targets[i].drops(s) {
 				return fmt.Errorf("checkpoint %d has state %q of operator %q, which the program does not register: keep the state's name as it was, or allow state that is not restored",
 					c.ID, s.Name, targets[i].UID)
 			}
@@ -278,7 +322,7 @@ func LostStates(c *CompletedCheckpoint, targets []OperatorTarget) []string {
 	for i := range targets {
 		states, _, _ := c.statesOf(targets[i].UID)
 		for _, s := range states {
-			if name := string(targets[i].UID) + "/" + s.Name; targets[i].drops(s.Name) && !slices.Contains(lost, name) {
+			if name := string(targets[i].UID) + "/" + s.Name; targets[i].drops(s) && !slices.Contains(lost, name) {
 				lost = append(lost, name)
 			}
 		}
@@ -302,9 +346,9 @@ func uidsOf(targets []OperatorTarget) map[ids.OperatorUID]bool {
 
 // WithoutLostState returns the checkpoint as it is, or without the operators
 // and states that the program does not have, for users who have said that
-// their state may go. Keyed states are marked with DroppedKind, because their
-// entries are in the same files as others. The handles are shared; nothing
-// stored changes.
+// their state may go. Keyed states and broadcast maps are marked with
+// DroppedKind, because their entries are in the same files as others. The
+// handles are shared; nothing stored changes.
 func WithoutLostState(c *CompletedCheckpoint, targets []OperatorTarget) *CompletedCheckpoint {
 	if len(LostOperators(c, targets)) == 0 && len(LostStates(c, targets)) == 0 {
 		return c
@@ -338,19 +382,38 @@ func (op OperatorState) without(t *OperatorTarget) OperatorState {
 		s := &op.Subtasks[i]
 		s.Keyed = slices.Clone(s.Keyed)
 		for j := range s.Keyed {
-			states := slices.Clone(s.Keyed[j].States)
-			for k := range states {
-				if t.drops(states[k].Name) {
-					states[k].Kind = DroppedKind
-				}
-			}
-			s.Keyed[j].States = states
+			s.Keyed[j].States = t.mark(s.Keyed[j].States)
 		}
-		s.Lists = slices.DeleteFunc(slices.Clone(s.Lists), func(l OperatorStateHandle) bool {
-			return !(StateMeta{Name: l.Name, Kind: ListKind}).isRuntimes() && t.drops(l.Name)
-		})
+		lists := s.Lists
+		s.Lists = nil
+		for _, l := range lists {
+			if l, some := l.without(t); some {
+				s.Lists = append(s.Lists, l)
+			}
+		}
 	}
 	return op
+}
+
+// mark returns the states with those marked that the program does not have.
+func (t *OperatorTarget) mark(states []StateMeta) []StateMeta {
+	states = slices.Clone(states)
+	for i := range states {
+		if t.drops(states[i]) {
+			states[i].Kind = DroppedKind
+		}
+	}
+	return states
+}
+
+// without is the list as far as the program takes it, and whether it takes any.
+func (l OperatorStateHandle) without(t *OperatorTarget) (OperatorStateHandle, bool) {
+	if len(l.States) == 0 {
+		is := StateMeta{Name: l.Name, Kind: ListKind}
+		return l, is.isRuntimes() || !t.drops(is)
+	}
+	l.States = t.mark(l.States)
+	return l, len(droppedOf(l.States)) < len(l.States)
 }
 
 // CheckKeys refuses a program whose operators have keys of another type than

@@ -16,19 +16,22 @@ type OperatorTarget struct {
 	States    []StateMeta
 }
 
-// state is the registered state of that name.
-func (t *OperatorTarget) state(name string) (StateMeta, bool) {
+// state is the registered state that a stored one is matched with.
+func (t *OperatorTarget) state(stored StateMeta) (StateMeta, bool) {
 	for _, s := range t.States {
-		if s.Name == name {
+		if s.isNamedAs(stored) {
 			return s, true
+		}
+		if stored.isAllBroadcast() && s.Kind == BroadcastKind {
+			return stored, true // which maps it holds, its subtasks see
 		}
 	}
 	return StateMeta{}, false
 }
 
-// drops reports whether the operator is known not to have a state of that name.
-func (t *OperatorTarget) drops(name string) bool {
-	_, has := t.state(name)
+// drops reports whether the operator is known not to have a stored state.
+func (t *OperatorTarget) drops(stored StateMeta) bool {
+	_, has := t.state(stored)
 	return t.Described && !has
 }
 
@@ -173,11 +176,24 @@ func collectLists(old *OperatorState) ([]*operatorList, error) {
 			if l.redistribution != h.Redistribution {
 				return nil, fmt.Errorf("list %q is redistributed differently by two subtasks: the metadata is corrupt", h.Name)
 			}
+			// A union list goes to everybody: of what its handle says only that
+			// is taken along which nobody else tells the subtask.
+			h.States = droppedOf(h.States)
 			l.parts = append(l.parts, listPart{subtask: i, handle: h})
 			l.elements += len(h.Elements)
 		}
 	}
 	return lists, nil
+}
+
+// droppedOf are the states that are not to be restored.
+func droppedOf(states []StateMeta) (dropped []StateMeta) {
+	for _, m := range states {
+		if m.Kind == DroppedKind {
+			dropped = append(dropped, m)
+		}
+	}
+	return dropped
 }
 
 // splitEvenly gives subtask j the elements [j*n/p, (j+1)*n/p) of all n in order.

@@ -111,7 +111,9 @@ const (
 	ByIndex
 )
 
-// OperatorStateHandle refers to one named list of operator state of one subtask.
+// OperatorStateHandle refers to one named list of operator state of one
+// subtask: a list of the program's or of the runtime's, or the one that holds
+// all broadcast maps.
 type OperatorStateHandle struct {
 	Name           string
 	Redistribution Redistribution
@@ -123,6 +125,11 @@ type OperatorStateHandle struct {
 	// Selected restricts a restored handle to these elements (positions in
 	// Elements, ascending); nil means all. Stored checkpoints have none.
 	Selected []int32
+	// States are what the program registered and the list holds: a list, or
+	// broadcast maps. The runtime's own lists have none, nor had those that
+	// earlier versions stored. A restored handle has only those that are of
+	// DroppedKind, which whoever restores skips.
+	States []StateMeta
 }
 
 // OperatorSubtaskState is the snapshot of one operator in one subtask. The

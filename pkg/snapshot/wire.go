@@ -244,6 +244,7 @@ func (l OperatorStateHandle) ToProto() *pb.OperatorStateHandle {
 		Elements:       l.Elements,
 		Indexes:        l.Indexes,
 		Selected:       l.Selected,
+		States:         mapSlice(l.States, StateMeta.ToProto),
 	}
 }
 
@@ -290,9 +291,13 @@ func OperatorStateHandleFromProto(p *pb.OperatorStateHandle) (OperatorStateHandl
 		}
 		after = e
 	}
+	states, err := mapSliceErr(p.GetStates(), StateMetaFromProto)
+	if err != nil {
+		return fail(err)
+	}
 	return OperatorStateHandle{
 		Name: p.GetName(), Redistribution: redistribution, Handle: handle,
-		Elements: p.GetElements(), Indexes: p.GetIndexes(), Selected: p.GetSelected(),
+		Elements: p.GetElements(), Indexes: p.GetIndexes(), Selected: p.GetSelected(), States: states,
 	}, nil
 }
 

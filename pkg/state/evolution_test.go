@@ -118,20 +118,81 @@ func TestOperatorStateIsMigrated(t *testing.T) {
 	if got, found, err := newAll.Get("k"); err != nil || !found || got.Origin != "ABQ" || got.Minutes != 5 {
 		t.Errorf("broadcast is %+v, %v", got, err)
 	}
-	var names []string
-	for _, m := range is.Lists() {
-		names = append(names, m.Name)
-		if _, is := stored[m.Name]; !is {
-			t.Errorf("%q is described, and not stored", m.Name)
-		}
+	// What the graph says of the program is what the snapshot says of itself.
+	var graph []snapshot.StateMeta
+	for _, m := range is.States() {
+		graph = append(graph, snapshot.StateMeta{Name: m.Name, Kind: m.Kind, Codec: m.Codec, Schema: m.Schema, KeySchema: m.KeySchema})
 	}
-	if len(names) != len(stored) {
-		t.Errorf("described are %v of %d", names, len(stored))
+	frozen, err := is.Freeze()
+	check(err)
+	defer frozen.Release()
+	var described []snapshot.StateMeta
+	check(frozen.Write(func(_ string, _ snapshot.Redistribution, _ [][]byte, _ []int64, states ...snapshot.StateMeta) error {
+		described = append(described, states...)
+		return nil
+	}))
+	if !reflect.DeepEqual(described, graph) || len(graph) != 2 || graph[0].Name != "list/legs" || graph[1].Kind != snapshot.BroadcastKind {
+		t.Errorf("stored are %+v, in the graph are %+v", described, graph)
 	}
 	wrong := state.NewOperator("op", 0)
 	_, err = state.NewSplitList[int](wrong, "legs")
 	check(err)
 	if err := wrong.Restore(stored); err == nil || !strings.Contains(err.Error(), `list "legs": the value was struct{From:string,To:string,Minutes:int16} and is int64`) {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// One of two broadcast maps is dropped on the user's word, and only that.
+func TestOneBroadcastMapIsDropped(t *testing.T) {
+	o := openOperatorStates()
+	check(o.state.Restore(nil))
+	var side state.BroadcastSide
+	side.Begin()
+	check(o.limits.Set(&side, storedKey(1), visitOf(1)))
+	check(o.flags.Set(&side, "on", true))
+	stored := listsOf(o.state)
+	restore := func(dropped ...string) (*state.Broadcast[string, bool], error) {
+		is := state.NewOperator("stored", 1)
+		_, err := state.NewSplitList[visit](is, "split")
+		check(err)
+		_, err = state.NewUnionList[string](is, "union")
+		check(err)
+		flags, err := state.NewBroadcast[string, bool](is, "flags")
+		check(err)
+		return flags, is.Restore(stored, dropped...)
+	}
+	if _, err := restore(); err == nil || !strings.Contains(err.Error(), `broadcast state`) || !strings.Contains(err.Error(), `state "limits", which the operator did not register`) {
+		t.Errorf("error is %v", err)
+	}
+	flags, err := restore("limits")
+	check(err)
+	if on, found, err := flags.Get("on"); err != nil || !found || !on {
+		t.Errorf("flag is %v, %v, %v", on, found, err)
+	}
+	if n, err := flags.Len(); err != nil || n != 1 {
+		t.Errorf("%d flags, %v", n, err)
+	}
+}
+
+// A list may have the name of one of the runtime's: it is stored under another.
+func TestListsHaveTheirOwnNames(t *testing.T) {
+	for _, name := range []string{snapshot.WatermarkList, state.DescriptionsList, state.BroadcastList} {
+		o := state.NewOperator("op", 0)
+		list, err := state.NewUnionList[string](o, name)
+		check(err)
+		check(o.Restore(nil))
+		list.Add("mine")
+		stored := listsOf(o)
+		if len(stored) != 2 || len(stored["list/"+name]) != 1 || len(stored[state.DescriptionsList]) != 1 {
+			t.Errorf("%s: stored are %q", name, stored)
+		}
+		stored[snapshot.WatermarkList] = [][]byte{[]byte("the runtime's")}
+		is := state.NewOperator("op", 0)
+		list, err = state.NewUnionList[string](is, name)
+		check(err)
+		check(is.Restore(stored))
+		if got := list.Get(); len(got) != 1 || got[0] != "mine" {
+			t.Errorf("%s: restored is %q", name, got)
+		}
 	}
 }

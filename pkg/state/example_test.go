@@ -206,7 +206,7 @@ func rescaled(from *state.Operator, name string, to ...*state.Operator) {
 	frozen, err := from.Freeze()
 	check(err)
 	defer frozen.Release()
-	check(frozen.Write(func(stored string, mode snapshot.Redistribution, elements [][]byte, _ []int64) error {
+	check(frozen.Write(func(stored string, mode snapshot.Redistribution, elements [][]byte, _ []int64, _ ...snapshot.StateMeta) error {
 		if stored != "list/"+name {
 			return nil
 		}

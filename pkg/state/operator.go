@@ -37,19 +37,15 @@ func NewOperator(uid ids.OperatorUID, index int) *Operator { return &Operator{ui
 // OperatorState returns o: an Operator is its own OperatorContext.
 func (o *Operator) OperatorState() *Operator { return o }
 
-// Lists describes what is stored of the registered states: a list each, and
-// one for all that is broadcast. The KeySchema is empty.
-func (o *Operator) Lists() []snapshot.StateMeta {
+// States describes the registered states: lists by the names that they are
+// stored under, and broadcast maps.
+func (o *Operator) States() []snapshot.StateMeta {
 	var metas []snapshot.StateMeta
 	for _, l := range o.lists {
-		m := l.meta()
-		metas = append(metas, snapshot.StateMeta{Name: listPrefix + m.name, Kind: snapshot.ListKind, Codec: m.codec, Schema: m.schema})
-	}
-	if o.HasStates() {
-		metas = append(metas, snapshot.StateMeta{Name: DescriptionsList, Kind: snapshot.ListKind})
+		metas = append(metas, l.meta().describe())
 	}
 	if o.broadcast != nil {
-		metas = append(metas, snapshot.StateMeta{Name: broadcastList, Kind: snapshot.ListKind})
+		metas = append(metas, broadcastMaps(o.broadcast.States())...)
 	}
 	return metas
 }

@@ -48,7 +48,7 @@ type ListDescription struct {
 // DescribeList reads an element of DescriptionsList.
 func DescribeList(element []byte) (ListDescription, error) {
 	m, err := decodeListMeta(element)
-	return ListDescription{Name: m.name, StoredAs: listPrefix + m.name, Codec: m.codec, Schema: m.schema}, err
+	return ListDescription{Name: m.name, StoredAs: m.storedAs(), Codec: m.codec, Schema: m.schema}, err
 }
 
 var errRegisteredLate = errors.New("states are registered when the operator is opened, not later: stored state is attached by then")
@@ -59,6 +59,24 @@ type listMeta struct {
 	mode   snapshot.Redistribution
 	codec  string
 	schema string
+}
+
+// storedAs is the name of the stored list. The prefix keeps it apart from those
+// of the runtime.
+func (m listMeta) storedAs() string { return listPrefix + m.name }
+
+func (m listMeta) describe() snapshot.StateMeta {
+	return snapshot.StateMeta{Name: m.storedAs(), Kind: snapshot.ListKind, Codec: m.codec, Schema: m.schema}
+}
+
+// broadcastMaps describes broadcast maps, which are maps of one key, as what
+// they are.
+func broadcastMaps(maps []snapshot.StateMeta) []snapshot.StateMeta {
+	maps = slices.Clone(maps)
+	for i := range maps {
+		maps[i].Kind = snapshot.BroadcastKind
+	}
+	return maps
 }
 
 func (m listMeta) encode() []byte {
@@ -120,12 +138,12 @@ func (o *Operator) Freeze() (*FrozenOperator, error) {
 }
 
 // Write gives the stored lists to a writer, as operator.SnapshotWriter takes them.
-func (f *FrozenOperator) Write(list func(name string, mode snapshot.Redistribution, elements [][]byte, indexes []int64) error) (err error) {
+func (f *FrozenOperator) Write(list func(name string, mode snapshot.Redistribution, elements [][]byte, indexes []int64, states ...snapshot.StateMeta) error) (err error) {
 	defer codec.Recover(&err)
 	var metas [][]byte
 	for i, m := range f.metas {
 		metas = append(metas, m.encode())
-		if err := list(listPrefix+m.name, m.mode, f.encode[i](), nil); err != nil {
+		if err := list(m.storedAs(), m.mode, f.encode[i](), nil, m.describe()); err != nil {
 			return err
 		}
 	}
@@ -144,7 +162,7 @@ func (f *FrozenOperator) Write(list func(name string, mode snapshot.Redistributi
 	for _, m := range states {
 		out = appendStrings(out, m.Name, m.Kind, m.Codec, m.Schema, m.KeySchema)
 	}
-	return list(broadcastList, snapshot.Union, [][]byte{append(out, data.Bytes()...)}, nil)
+	return list(broadcastList, snapshot.Union, [][]byte{append(out, data.Bytes()...)}, nil, broadcastMaps(states)...)
 }
 
 // Release ends the view; exactly once.
@@ -155,24 +173,25 @@ func (f *FrozenOperator) Release() {
 }
 
 // Restore ends registration and loads the lists that were stored, by the names
-// that Write gave them. What was stored and is not registered any more, or
-// with another type, is an error that names it.
-func (o *Operator) Restore(stored map[string][][]byte) error {
+// that Write gave them, but for the broadcast maps that are dropped. What was
+// stored and is not registered any more, or with another type, is an error that
+// names it.
+func (o *Operator) Restore(stored map[string][][]byte, dropped ...string) error {
 	o.restored = true
-	if err := o.restore(stored); err != nil {
+	if err := o.restore(stored, dropped); err != nil {
 		return fmt.Errorf("operator %q: restore operator state: %w", o.uid, err)
 	}
 	return nil
 }
 
-func (o *Operator) restore(stored map[string][][]byte) error {
+func (o *Operator) restore(stored map[string][][]byte, dropped []string) error {
 	for _, b := range stored[metaList] {
 		m, err := decodeListMeta(b)
 		if err != nil {
 			return err
 		}
 		i := slices.IndexFunc(o.lists, func(l operatorList) bool { return l.meta().name == m.name })
-		if _, there := stored[listPrefix+m.name]; i < 0 && !there {
+		if _, there := stored[m.storedAs()]; i < 0 && !there {
 			continue // dropped on the user's word
 		}
 		if i < 0 {
@@ -183,7 +202,7 @@ func (o *Operator) restore(stored map[string][][]byte) error {
 		}
 	}
 	for _, l := range o.lists {
-		if err := l.restore(stored[listPrefix+l.meta().name]); err != nil {
+		if err := l.restore(stored[l.meta().storedAs()]); err != nil {
 			return fmt.Errorf("list %q: %w: %w", l.meta().name, statebackend.ErrCorrupt, err)
 		}
 	}
@@ -192,6 +211,11 @@ func (o *Operator) restore(stored map[string][][]byte) error {
 		p, err := decodeBroadcast(b)
 		if err != nil {
 			return err
+		}
+		for i := range p.States {
+			if slices.Contains(dropped, p.States[i].Name) {
+				p.States[i].Kind = snapshot.DroppedKind
+			}
 		}
 		parts = append(parts, p)
 	}

@@ -230,7 +230,7 @@ func listsOf(o *state.Operator) map[string][][]byte {
 	check(err)
 	defer frozen.Release()
 	stored := map[string][][]byte{}
-	check(frozen.Write(func(name string, _ snapshot.Redistribution, elements [][]byte, _ []int64) error {
+	check(frozen.Write(func(name string, _ snapshot.Redistribution, elements [][]byte, _ []int64, _ ...snapshot.StateMeta) error {
 		stored[name] = elements
 		return nil
 	}))

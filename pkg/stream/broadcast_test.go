@@ -36,7 +36,7 @@ func (s *storedLists) Keyed(f statebackend.Frozen) error {
 }
 
 // List implements operator.SnapshotWriter.
-func (s *storedLists) List(name string, mode snapshot.Redistribution, elements [][]byte, _ []int64) error {
+func (s *storedLists) List(name string, mode snapshot.Redistribution, elements [][]byte, _ []int64, _ ...snapshot.StateMeta) error {
 	for len(s.lists[name]) <= s.at {
 		s.lists[name] = append(s.lists[name], nil)
 	}
@@ -248,7 +248,7 @@ func TestOperatorStateMismatch(t *testing.T) {
 		}
 		defer f.Release()
 		stored := map[string][][]byte{}
-		if err := f.Write(func(name string, _ snapshot.Redistribution, elements [][]byte, _ []int64) error {
+		if err := f.Write(func(name string, _ snapshot.Redistribution, elements [][]byte, _ []int64, _ ...snapshot.StateMeta) error {
 			stored[name] = elements
 			return nil
 		}); err != nil {

@@ -74,7 +74,7 @@ func (n *node) describeStates() (err error) {
 
 // describe implements describer.
 func (o *keyedOperator[K]) describe() []snapshot.StateMeta {
-	metas := slices.Concat(o.ctx.keyed.States(), o.ctx.lists.Lists())
+	metas := slices.Concat(o.ctx.keyed.States(), o.ctx.lists.States())
 	if o.ctx.timers.all != nil {
 		metas = append(metas, o.ctx.timers.all.Describe()...)
 	}
@@ -82,7 +82,7 @@ func (o *keyedOperator[K]) describe() []snapshot.StateMeta {
 }
 
 // describe implements describer.
-func (b *broadcastOperator[T, B, O]) describe() []snapshot.StateMeta { return b.ctx.lists.Lists() }
+func (b *broadcastOperator[T, B, O]) describe() []snapshot.StateMeta { return b.ctx.lists.States() }
 
 // describedKinds are the operators that users give states.
 var describedKinds = map[graph.OperatorKind]bool{graph.ProcessOperator: true, graph.ConnectOperator: true, graph.ReduceOperator: true}

@@ -117,7 +117,7 @@ func TestGraphDescribesStates(t *testing.T) {
 		got[string(op.UID)] = fmt.Sprint(op.DescribesStates, names)
 	}
 	for uid, want := range map[string]string{
-		"map-1": "true []", "counted": "true [value n " + snapshot.ListKind + " list/all " + snapshot.ListKind + " " + state.DescriptionsList + "]",
+		"map-1": "true []", "counted": "true [value n " + snapshot.ListKind + " list/all]",
 	} {
 		if got[uid] != want {
 			t.Errorf("%s is %s, want %s", uid, got[uid], want)

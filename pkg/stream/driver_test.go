@@ -246,7 +246,9 @@ func (w *keyedWriter) Keyed(f statebackend.Frozen) (err error) {
 }
 
 // List implements operator.SnapshotWriter.
-func (w *keyedWriter) List(string, snapshot.Redistribution, [][]byte, []int64) error { return nil }
+func (w *keyedWriter) List(string, snapshot.Redistribution, [][]byte, []int64, ...snapshot.StateMeta) error {
+	return nil
+}
 
 type appender struct{ to *[]byte }
 

@@ -102,6 +102,10 @@ func TestProgramChangesItsState(t *testing.T) {
 			contains(t, stderr, `operator "stats": state "stats"`, "field Count was int32 and is string")
 			stderr = c.refusal(7, slices.Concat(verb, from, args("dropped", output, 0))...)
 			contains(t, stderr, `state "seen" of operator "stats"`, "hint: --allow-non-restored-state")
+			stderr = c.refusal(7, slices.Concat(verb, from, args("incompatible-list", output, 0))...)
+			contains(t, stderr, `operator "marks": state "list/keys"`, "field N was uint32 and is string")
+			stderr = c.refusal(7, slices.Concat(verb, from, args("incompatible-map", output, 0))...)
+			contains(t, stderr, `operator "marks": state "limits"`, "field N was uint32 and is string")
 		}
 		var jobs []cliresult.Job
 		if err := c.Read(c.ctx, &jobs, "list", "--all"); err != nil || len(jobs) != 1 {
@@ -124,9 +128,15 @@ func TestProgramChangesItsState(t *testing.T) {
 		if stats, seen := states["stats/stats"], states["stats/seen"]; stats.Match != "migrated" || len(stats.Changes) != 5 || seen.Match != "matches" {
 			t.Errorf("the plan is %+v", states)
 		}
+		for _, name := range []string{"marks/list/keys", "marks/limits"} {
+			if s := states[name]; s.Match != "migrated" || len(s.Changes) != 4 || !slices.Contains(s.Changes, "removed Gone string") {
+				t.Errorf("the plan has %s as %+v", name, s)
+			}
+		}
 		contains(t, c.run(slices.Concat([]string{"submit", "--dry-run"}, from, args("second", output, 0))...),
 			"CHANGES", "migrated", "Since", "Carrier", "DelaySum", "int32", "int64", "float64")
-		if s := plan("dropped", "--allow-non-restored-state"); s["stats/seen"].Match != "dropped" || s["stats/stats"].Match != "matches" {
+		if s := plan("dropped", "--allow-non-restored-state"); s["stats/seen"].Match != "dropped" || s["stats/stats"].Match != "matches" ||
+			s["marks/flags"].Match != "dropped" || s["marks/limits"].Match != "matches" || s["marks/list/keys"].Match != "matches" {
 			t.Errorf("the plan is %+v", s)
 		}
 

@@ -322,7 +322,7 @@ func (c *collected) Keyed(f statebackend.Frozen) error {
 }
 
 // List implements operator.SnapshotWriter.
-func (c *collected) List(name string, _ snapshot.Redistribution, elements [][]byte, _ []int64) error {
+func (c *collected) List(name string, _ snapshot.Redistribution, elements [][]byte, _ []int64, _ ...snapshot.StateMeta) error {
 	c.lists[name] = append(c.lists[name], elements...)
 	return nil
 }

@@ -134,26 +134,30 @@ func (w *snapshotWriter) Keyed(f statebackend.Frozen) error {
 }
 
 // List implements operator.SnapshotWriter.
-func (w *snapshotWriter) List(name string, mode snapshot.Redistribution, elements [][]byte, indexes []int64) error {
+func (w *snapshotWriter) List(name string, mode snapshot.Redistribution, elements [][]byte, indexes []int64, states ...snapshot.StateMeta) error {
+	list := snapshot.OperatorStateHandle{Name: name, Redistribution: mode, Indexes: indexes, States: states}
 	if len(elements) == 0 {
+		// The description of an empty list takes no file.
+		if len(states) > 0 {
+			w.state.Lists = append(w.state.Lists, list)
+		}
 		return nil
 	}
-	lengths := make([]int64, len(elements))
+	list.Elements = make([]int64, len(elements))
 	for i, e := range elements {
-		lengths[i] = int64(len(e))
+		list.Elements[i] = int64(len(e))
 	}
 	content := bytes.Join(elements, nil)
-	h, err := w.store(func(dst io.Writer) error {
+	var err error
+	list.Handle, err = w.store(func(dst io.Writer) error {
 		_, err := io.Copy(dst, bytes.NewReader(content))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("list %s: %w", name, err)
 	}
-	w.local.keepBytes(content, h)
-	w.state.Lists = append(w.state.Lists, snapshot.OperatorStateHandle{
-		Name: name, Redistribution: mode, Handle: h, Elements: lengths, Indexes: indexes,
-	})
+	w.local.keepBytes(content, list.Handle)
+	w.state.Lists = append(w.state.Lists, list)
 	return nil
 }
 

@@ -65,6 +65,11 @@ func (x *restoration) readState(ctx context.Context, at int, states []snapshot.O
 				return nil, fmt.Errorf("list %s: %w", l.Name, err)
 			}
 			r.Lists[l.Name] = append(r.Lists[l.Name], elements...)
+			for _, m := range l.States {
+				if m.Kind == snapshot.DroppedKind {
+					r.Dropped = append(r.Dropped, m.Name)
+				}
+			}
 		}
 	}
 	parts, err := x.readFiles(ctx, at, len(r.Keyed), inFiles)

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	version = flag.String("version", "first", "be the `VERSION` first, second, dropped or incompatible")
+	version = flag.String("version", "first", "be the `VERSION` first, second, dropped, incompatible, incompatible-list or incompatible-map")
 	records = flag.Uint64("records", 10000, "generate `N` records")
 	keys    = flag.Uint64("keys", 20, "spread them evenly over `N` keys")
 	rate    = flag.Int("rate", 0, "generate `N` records per second, 0 for no limit")
@@ -75,7 +75,7 @@ func main() {
 		byKey := stream.KeyBy(events, func(e Event) uint64 { return e.Key })
 		var lines stream.Stream[Line]
 		switch *version {
-		case "first":
+		case "first", "incompatible-list", "incompatible-map":
 			lines = stream.Process(byKey, "stats", newStats(true, addFirst))
 		case "second":
 			lines = stream.Process(byKey, "stats", newStats(true, addSecond))
@@ -85,6 +85,18 @@ func main() {
 			lines = stream.Process(byKey, "stats", newStats(true, addIncompatible))
 		default:
 			return fmt.Errorf("there is no version %q", *version)
+		}
+		settings := stream.From(env, "settings", datagen.Sequence(settingsCount, datagen.WithSplits(1)), stream.WithParallelism(1))
+		byKeyAgain := stream.KeyBy(lines, func(l Line) uint64 { return l.Key })
+		switch *version {
+		case "second":
+			lines = stream.ConnectKeyedBroadcast(byKeyAgain, settings, "marks", newMarks(makeNew, makeNew))
+		case "incompatible-list":
+			lines = stream.ConnectKeyedBroadcast(byKeyAgain, settings, "marks", newMarks(makeWrong, makeOld))
+		case "incompatible-map":
+			lines = stream.ConnectKeyedBroadcast(byKeyAgain, settings, "marks", newMarks(makeOld, makeWrong))
+		default:
+			lines = stream.ConnectKeyedBroadcast(byKeyAgain, settings, "marks", newMarks(makeOld, makeOld))
 		}
 		stream.To(lines, "out", file.ExactlyOnce[Line](*output))
 		return nil
