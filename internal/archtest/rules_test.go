@@ -259,6 +259,7 @@ var clockAllowed = map[string]string{
 	"pkg/objectstore/faulty":  "injected delays are its purpose",
 	"pkg/objectstore/local":   "waits for a file lock",
 	"pkg/connector/throttle":  "records are due by the clock",
+	"pkg/statebackend/memory": "the writer of a snapshot rests now and then; no content depends on when",
 	"pkg/statebackend/pebble": "the goroutine that writes back polls while compactions catch up; no content depends on when",
 }
 

@@ -15,7 +15,7 @@ type pace struct {
 const (
 	// paceEntries take some 100 us, so that the clock costs nothing.
 	paceEntries = 1024
-	// paceStretch is long enough for a sleep to be about as long as asked for,
+	// paceStretch is long enough for a rest to be about as long as asked for,
 	// and short against what anybody notices.
 	paceStretch = 2 * time.Millisecond
 	// restMax bounds the rest after a stretch in which a write had to wait.
@@ -34,7 +34,7 @@ func (p *pace) did(n int) {
 	case p.since.IsZero():
 		p.since = now
 	case worked >= paceStretch:
-		time.Sleep(min(worked, restMax))
+		<-time.After(min(worked, restMax))
 		p.since = time.Now()
 	}
 }
