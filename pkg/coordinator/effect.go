@@ -35,10 +35,21 @@ type (
 		Revision uint64
 		Record   Record
 	}
+	// VerifyState reads files of what is restored, and compares them with their
+	// handles, because a task said that its own were corrupt. → StateVerified,
+	// StateVerifyFailed
+	VerifyState struct {
+		Token   ids.FencingToken
+		Ref     CheckpointRef
+		Base    string
+		Handles []snapshot.StateHandle
+	}
 	// RequestSlots asks the slot table. → SlotsGranted, SlotsShort
 	RequestSlots struct {
 		Attempt ids.AttemptID
 		Count   int
+		// Avoid are the TaskManagers whose slots come last.
+		Avoid []ids.TaskManagerID
 	}
 	// ReleaseSlots gives back every slot of the attempt, or withdraws the request.
 	ReleaseSlots struct{ Attempt ids.AttemptID }

@@ -10,6 +10,7 @@ import (
 func (ClaimJob) isEffect()          {}
 func (LoadCheckpoint) isEffect()    {}
 func (UpdateRecord) isEffect()      {}
+func (VerifyState) isEffect()       {}
 func (RequestSlots) isEffect()      {}
 func (ReleaseSlots) isEffect()      {}
 func (LaunchExecutor) isEffect()    {}
@@ -70,8 +71,21 @@ func (e UpdateRecord) String() string {
 }
 
 // String prints the effect for scripts and traces.
+func (e VerifyState) String() string {
+	names := make([]string, len(e.Handles))
+	for i, h := range e.Handles {
+		names[i] = h.Name
+	}
+	return fmt.Sprintf("VerifyState %s base=%s files=%v", e.Ref, e.Base, names)
+}
+
+// String prints the effect for scripts and traces.
 func (e RequestSlots) String() string {
-	return fmt.Sprintf("RequestSlots attempt=%s count=%d", e.Attempt, e.Count)
+	text := fmt.Sprintf("RequestSlots attempt=%s count=%d", e.Attempt, e.Count)
+	if len(e.Avoid) > 0 {
+		text += fmt.Sprintf(" avoid=%v", e.Avoid)
+	}
+	return text
 }
 
 // String prints the effect for scripts and traces.

@@ -222,6 +222,20 @@ func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
 	}
 	c.resetSources(e.Checkpoint.Splits)
 	c.note(now, fmt.Sprintf("restoring from %s %d, %s", e.Checkpoint.Kind, e.Checkpoint.ID, e.Ref.URI))
+	c.verifySuspected(now)
+}
+
+// readAgain repeats a read that failed.
+func (c *Coordinator) readAgain() {
+	if c.phase == phaseVerify {
+		c.verify()
+		return
+	}
+	c.loadNext()
+}
+
+// startRestored goes on to deploy what was loaded.
+func (c *Coordinator) startRestored(now time.Time) {
 	if len(c.broken) > 0 {
 		c.fallBack(now)
 		return
@@ -279,7 +293,7 @@ func (c *Coordinator) onCheckpointLoadFailed(now time.Time, e CheckpointLoadFail
 	}
 	switch e.Kind {
 	case CorruptCheckpoint:
-		c.onMetadataCorrupt(now, e)
+		c.onRestorePointCorrupt(now, e.Reason)
 		return
 	case PermanentFailure:
 		c.failForGood(now, permanent("cannot restore from %s: %s", e.Ref.URI, e.Reason))

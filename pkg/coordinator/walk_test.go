@@ -290,6 +290,12 @@ func (w *world) answer(e Effect) {
 			return
 		}
 		post(CheckpointLoaded{Token: e.Token, Ref: e.Ref, Checkpoint: w.metadata[e.Ref.ID]})
+	case VerifyState:
+		if w.chance(3) {
+			post(StateVerifyFailed{Token: e.Token, Ref: e.Ref, Reason: "503", Kind: LostProcess})
+			return
+		}
+		post(StateVerified{Token: e.Token, Ref: e.Ref})
 	case UpdateRecord:
 		post(RecordUpdated{Token: e.Token, Revision: e.Revision})
 	case PersistMetadata:
@@ -307,7 +313,7 @@ func (w *world) answer(e Effect) {
 		w.completed++
 		post(CheckpointPublished{Token: e.Token, Checkpoint: e.Checkpoint})
 	case RequestSlots:
-		w.notices(w.table.Request(testJob, e.Attempt, e.Count))
+		w.notices(w.table.Request(testJob, e.Attempt, e.Count, e.Avoid...))
 	case ReleaseSlots:
 		w.notices(w.table.Release(testJob, e.Attempt))
 	case LaunchExecutor:
@@ -385,6 +391,9 @@ func (w *world) step() {
 	case n < 94 && w.r.IntN(4) == 0:
 		subtask := w.c.layout.subtasks[w.r.IntN(w.c.layout.total())]
 		w.deliver(TaskStatusChanged{Attempt: w.c.attempt.id, Subtask: subtask, Status: Failed, Failure: Failure{Kind: UserFailure, Message: "boom"}})
+	case n < 95 && w.c.phase == phaseDeploy: // a host that reads badly: what it says of a checkpoint is not believed
+		subtask := w.c.layout.subtasks[w.r.IntN(w.c.layout.total())]
+		w.deliver(TaskStatusChanged{Attempt: w.c.attempt.id, Subtask: subtask, Status: Failed, Failure: Failure{Kind: CorruptCheckpoint, Message: "checksum"}})
 	case n < 96:
 		w.request(func(id RequestID) Event { return SavepointRequested{Request: id, Dir: "sp"} })
 	case n < 97 && w.r.IntN(8) == 0:

@@ -31,7 +31,7 @@ type Machine interface {
 // return at once; what comes of a call arrives as an event by Deliver or
 // Report. They are called on the driver's goroutine.
 type Cluster interface {
-	RequestSlots(job ids.JobID, attempt ids.AttemptID, count int)
+	RequestSlots(job ids.JobID, attempt ids.AttemptID, count int, avoid []ids.TaskManagerID)
 	ReleaseSlots(job ids.JobID, attempt ids.AttemptID)
 	LaunchExecutor(executor ids.ExecutorID, slots int)
 	StopExecutor(executor ids.ExecutorID, kill bool, grace time.Duration)
@@ -43,6 +43,7 @@ type Cluster interface {
 // CheckpointStore is where checkpoints are; *checkpointstore.Store.
 type CheckpointStore interface {
 	LoadMetadata(ctx context.Context, uri string) (*snapshot.CompletedCheckpoint, string, error)
+	VerifyState(ctx context.Context, base string, handle snapshot.StateHandle) error
 	IsVisible(ctx context.Context, uri string) (bool, error)
 	PersistMetadata(ctx context.Context, loc checkpointstore.Location, checkpoint *snapshot.CompletedCheckpoint) (string, error)
 	DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) error
@@ -261,11 +262,13 @@ func (d *Driver) carryOut(ctx context.Context, effect coordinator.Effect) (End, 
 		d.writer.enqueue(recordWrite{publish: &e})
 	case coordinator.LoadCheckpoint:
 		d.workers.Go(func() { d.load(ctx, e) })
+	case coordinator.VerifyState:
+		d.workers.Go(func() { d.verify(ctx, e) })
 	case coordinator.PersistMetadata:
 		d.workers.Go(func() { d.persist(ctx, e) })
 
 	case coordinator.RequestSlots:
-		cluster.RequestSlots(job, e.Attempt, e.Count)
+		cluster.RequestSlots(job, e.Attempt, e.Count, e.Avoid)
 	case coordinator.ReleaseSlots:
 		cluster.ReleaseSlots(job, e.Attempt)
 	case coordinator.LaunchExecutor:
