@@ -21,8 +21,8 @@ type (
 	// ClaimJob swaps our fencing token into the job's record, before a restore
 	// point is chosen. → JobClaimed, JobClaimFailed
 	ClaimJob struct{}
-	// LoadCheckpoint reads metadata: of what is restored, or of an older
-	// retained checkpoint, for its files. → CheckpointLoaded, CheckpointLoadFailed
+	// LoadCheckpoint reads the metadata of what is restored.
+	// → CheckpointLoaded, CheckpointLoadFailed
 	LoadCheckpoint struct {
 		Token ids.FencingToken
 		Ref   CheckpointRef

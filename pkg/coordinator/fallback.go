@@ -185,7 +185,7 @@ func (c *Coordinator) onRestorePointCorrupt(now time.Time, reason string) {
 	c.note(now, f.Message)
 	c.retries = 0
 	c.restored = restorePoint{ref: c.restorable(), sweepDue: c.restored.sweepDue}
-	c.loadNext()
+	c.load()
 }
 
 // leaveRestorePoint notes that the restore point is corrupt and finds out
