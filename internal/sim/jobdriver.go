@@ -115,7 +115,8 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 	case coordinator.DiscardCheckpoint:
 		d.deleter.enqueue("discard checkpoint", func(ctx context.Context) (bool, error) {
 			if e.Claimed {
-				_, err := c.storage.checkpoints.DiscardRetained(ctx, e.Ref.URI)
+				_, err := c.storage.checkpoints.DiscardRetained(ctx, e.Ref.URI,
+					checkpointstore.Expected{Job: e.Job, ID: e.Ref.ID, CompletedBy: e.CompletedBy})
 				return false, err
 			}
 			return false, c.storage.checkpoints.DiscardCheckpoint(ctx, checkpointstore.LocationOf(e.Ref.URI))

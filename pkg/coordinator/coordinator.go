@@ -85,6 +85,7 @@ type Coordinator struct {
 	recent         ring[endedCheckpoint]
 	leftovers      []endedCheckpoint // savepoints given up with their attempt; bounded by savepointsMax
 	files          registry          // of published checkpoints that still exist
+	claimedJob     ids.JobID         // whose checkpoint the job was started from, if this leader has read it
 	sweepOwed      bool              // unread checkpoints were released since the last sweep
 	nextTrigger    time.Time
 	lastEnd        time.Time // of a periodic checkpoint, for min-pause

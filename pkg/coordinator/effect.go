@@ -117,10 +117,14 @@ type (
 	// DiscardCheckpoint deletes a subsumed checkpoint with its metadata and the
 	// files that are private to it. Its shared files are the coordinator's to
 	// discard, unless it is Claimed: then those go that it refers to and that no
-	// checkpoint beside it refers to.
+	// checkpoint beside it refers to. It stays if something else is there now: of
+	// another ID than Ref or of another job, where these are given, or completed
+	// after CompletedBy.
 	DiscardCheckpoint struct {
-		Ref     CheckpointRef
-		Claimed bool
+		Ref         CheckpointRef
+		Claimed     bool
+		Job         ids.JobID
+		CompletedBy time.Time
 	}
 	// SweepAttempts deletes the files of fenced attempts: those of checkpoints
 	// that are not in Keep, and the shared ones that none in Keep refers to.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/weirstream/weir/pkg/snapshot"
 )
@@ -219,6 +220,12 @@ func (e DiscardCheckpoint) String() string {
 	s := "DiscardCheckpoint " + e.Ref.String()
 	if e.Claimed {
 		s += " claimed"
+	}
+	if e.Job != "" {
+		s += " job=" + string(e.Job)
+	}
+	if !e.CompletedBy.IsZero() {
+		s += " completed-by=" + e.CompletedBy.Format(time.TimeOnly)
 	}
 	return s
 }

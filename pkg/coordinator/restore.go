@@ -180,6 +180,9 @@ func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
 		return
 	}
 	own := c.record.desired.Latest.ID != 0
+	if !own {
+		c.claimedJob = e.Checkpoint.Job
+	}
 	if own && !c.record.desired.StopSavepoint {
 		c.files.retain(e.Ref.ID, func(f func(snapshot.StateHandle)) { e.Checkpoint.EachHandle(f) })
 	}

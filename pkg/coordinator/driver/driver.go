@@ -48,7 +48,7 @@ type CheckpointStore interface {
 	PersistMetadata(ctx context.Context, loc checkpointstore.Location, checkpoint *snapshot.CompletedCheckpoint) (string, error)
 	DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) error
 	DiscardCheckpoint(ctx context.Context, loc checkpointstore.Location) error
-	DiscardRetained(ctx context.Context, uri string) (left int, err error)
+	DiscardRetained(ctx context.Context, uri string, expected checkpointstore.Expected) (left int, err error)
 	Sweep(ctx context.Context, request checkpointstore.SweepRequest) (checkpointstore.SweepResult, error)
 }
 
@@ -339,7 +339,12 @@ func (d *Driver) discardCheckpoint(e coordinator.DiscardCheckpoint) {
 			if !e.Claimed {
 				return false, d.options.Checkpoints.DiscardCheckpoint(ctx, checkpointstore.LocationOf(e.Ref.URI))
 			}
-			left, err := d.options.Checkpoints.DiscardRetained(ctx, e.Ref.URI)
+			left, err := d.options.Checkpoints.DiscardRetained(ctx, e.Ref.URI,
+				checkpointstore.Expected{Job: e.Job, ID: e.Ref.ID, CompletedBy: e.CompletedBy})
+			if errors.Is(err, checkpointstore.ErrUnexpected) {
+				d.log.Warn("where a claimed checkpoint was is something else: it stays", logfield.URI(e.Ref.URI), zap.Error(err))
+				return false, nil
+			}
 			if left > 0 {
 				d.log.Warn("files of a claimed checkpoint stay: one beside it, which may refer to them, cannot be read",
 					logfield.URI(e.Ref.URI), logfield.Count(left))
