@@ -20,8 +20,10 @@ func (c *cli) disposeCommand() *cobra.Command {
 		Long: "Delete the savepoint at PATH, a directory or an s3:// URI, without a cluster. Only\n" +
 			"files that belong to the savepoint are deleted: what else lies in its directory stays.\n" +
 			"A checkpoint is refused, since its job deletes it, unless --left-behind says that the job has\n" +
-			"ended and left it behind: then files stay that other checkpoints of the job share. Whether a job still needs the savepoint is\n" +
-			"not checked: one that was started from it does until its first own checkpoint.",
+			"ended and left it behind: then files stay that other checkpoints of the job share. No cluster\n" +
+			"is asked, so whether the job runs, and goes on from that checkpoint, is for you to know.\n" +
+			"Nor is it checked whether a job still needs the savepoint: one that was started from it does\n" +
+			"until its first own checkpoint.",
 		Example: "  flinkctl savepoint dispose savepoints/savepoint-4f2a5100000000000000000000000001-17\n" +
 			"  flinkctl savepoint dispose -D s3.endpoint=http://127.0.0.1:9000 s3://weir/savepoints/savepoint-…-17",
 		Args: onePath("savepoint dispose"),

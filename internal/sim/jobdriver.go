@@ -82,11 +82,13 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 		d.writer.enqueue(recordWrite{publish: &e})
 	case coordinator.LoadCheckpoint:
 		d.load(e)
+	case coordinator.VerifyState:
+		d.verify(e)
 	case coordinator.PersistMetadata:
 		d.persist(e, 1)
 
 	case coordinator.RequestSlots:
-		jm.notify(jm.table.Request(d.job.id, e.Attempt, e.Count))
+		jm.notify(jm.table.Request(d.job.id, e.Attempt, e.Count, e.Avoid...))
 	case coordinator.ReleaseSlots:
 		jm.notify(jm.table.Release(d.job.id, e.Attempt))
 	case coordinator.LaunchExecutor:
@@ -113,7 +115,8 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 	case coordinator.DiscardCheckpoint:
 		d.deleter.enqueue("discard checkpoint", func(ctx context.Context) (bool, error) {
 			if e.Claimed {
-				_, err := c.storage.checkpoints.DiscardRetained(ctx, e.Ref.URI)
+				_, err := c.storage.checkpoints.DiscardRetained(ctx, e.Ref.URI,
+					checkpointstore.Expected{Job: e.Job, ID: e.Ref.ID, CompletedBy: e.CompletedBy})
 				return false, err
 			}
 			return false, c.storage.checkpoints.DiscardCheckpoint(ctx, checkpointstore.LocationOf(e.Ref.URI))
@@ -196,6 +199,31 @@ func (d *jobDriver) load(e coordinator.LoadCheckpoint) {
 				kind = coordinator.CorruptCheckpoint
 			}
 			event = coordinator.CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: err.Error(), Kind: kind}
+		}
+		return func() { d.step(event) }
+	})
+}
+
+// verify reads state that a task found corrupt.
+func (d *jobDriver) verify(e coordinator.VerifyState) {
+	c := d.jm.c
+	d.jm.io("verify state", func() func() {
+		var event coordinator.Event = coordinator.StateVerified{Token: e.Token, Ref: e.Ref}
+		if c.plant == FallsBackOnFailedRead {
+			event = coordinator.StateVerifyFailed{Token: e.Token, Ref: e.Ref, Reason: "as the task says", Kind: coordinator.CorruptCheckpoint}
+			return func() { d.step(event) }
+		}
+		for _, h := range e.Handles {
+			err := c.storage.checkpoints.VerifyState(context.Background(), e.Base, h)
+			if err == nil {
+				continue
+			}
+			kind := coordinator.LostProcess
+			if checkpointstore.IsBroken(err) {
+				kind = coordinator.CorruptCheckpoint
+			}
+			event = coordinator.StateVerifyFailed{Token: e.Token, Ref: e.Ref, Reason: err.Error(), Kind: kind}
+			break
 		}
 		return func() { d.step(event) }
 	})

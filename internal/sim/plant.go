@@ -72,7 +72,8 @@ const (
 	ReusesUnpublished
 	// SweepsBlindly: shared files of fenced attempts go, whoever refers to them.
 	SweepsBlindly
-	// FallsBackOnFailedRead: state that cannot be read counts as broken.
+	// FallsBackOnFailedRead: state that a task cannot read counts as broken, and
+	// is not read again.
 	FallsBackOnFailedRead
 
 	plants

@@ -101,6 +101,8 @@ type SweepRequest struct {
 	// Keep are the retained checkpoints. Nothing that they refer to is
 	// deleted, and nobody deletes them before the sweep is over.
 	Keep []ids.CheckpointID
+	// Over is set when the job has ended: nothing of it is being written any more.
+	Over bool
 	// DeleteMax bounds the deletions of one call, so that a long sweep leaves
 	// the store to others in between; 0 means sweepDeleteMax.
 	DeleteMax int
@@ -122,7 +124,9 @@ type SweepResult struct {
 
 // Sweep deletes the state files of fenced attempts and the metadata they
 // wrote, in checkpoints that are not kept: what is left of checkpoints that
-// were pending or published when a JobManager or executor died. Of their shared
+// were pending or published when a JobManager or executor died. A checkpoint that
+// is older than one that is kept was given up or subsumed, whatever its metadata
+// says, and if that is broken too. Of their shared
 // files it deletes those that no kept checkpoint refers to: it reads the
 // metadata of these itself, if there is any such file, and deletes none after a
 // failed read (I9). Later checkpoints get shared files of fenced attempts only
@@ -140,9 +144,10 @@ func (s *Store) Sweep(ctx context.Context, request SweepRequest) (SweepResult, e
 	if err != nil {
 		return result, err
 	}
-	sweep := &sweep{store: store, below: request.Below, keep: make(map[ids.CheckpointID]bool, len(request.Keep))}
+	sweep := &sweep{store: store, below: request.Below, over: request.Over, keep: make(map[ids.CheckpointID]bool, len(request.Keep))}
 	for _, id := range request.Keep {
 		sweep.keep[id] = true
+		sweep.newest = max(sweep.newest, id)
 	}
 	for object, err := range store.List(ctx, checkpointDirPrefix) {
 		if err != nil {
@@ -222,7 +227,10 @@ func (s *sweep) shared(ctx context.Context, result *SweepResult, deleteMax int) 
 type sweep struct {
 	store objectstore.Store
 	below ids.AttemptID
+	over  bool
 	keep  map[ids.CheckpointID]bool
+	// newest is the newest that is kept.
+	newest ids.CheckpointID
 }
 
 func (s *sweep) isDead(ctx context.Context, name string) (bool, error) {
@@ -232,6 +240,9 @@ func (s *sweep) isDead(ctx context.Context, name string) (bool, error) {
 	id, file, ok := s.parse(name)
 	if !ok || s.keep[id] || file != metadataName {
 		return false, nil
+	}
+	if id < s.newest || s.over {
+		return true, nil
 	}
 	// The name of _metadata has no attempt; its content has.
 	content, _, err := s.store.Read(ctx, name, metadataSizeMax)

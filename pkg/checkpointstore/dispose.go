@@ -36,7 +36,7 @@ func (s *Store) DisposeSavepoint(ctx context.Context, uri string, leftBehind boo
 		if !leftBehind {
 			return nil, fmt.Errorf("dispose of savepoint: %s holds %s %d of job %s: %w", uri, checkpoint.Kind, checkpoint.ID, checkpoint.Job, ErrNoSavepoint)
 		}
-		left, err = s.DiscardRetained(ctx, uri)
+		left, err = s.DiscardRetained(ctx, uri, Expected{Job: checkpoint.Job, ID: checkpoint.ID})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dispose of savepoint: files may be left in %s: %w", base, err)

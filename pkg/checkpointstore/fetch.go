@@ -56,6 +56,17 @@ func FileContent(path string, size int64) func(io.Writer) error {
 	}
 }
 
+// VerifyState reads the state that the handle names, relative to base, and
+// compares it with the handle: ErrCorrupt if it is not what was stored, as in
+// OpenState. Nothing is kept of it.
+func (s *Store) VerifyState(ctx context.Context, base string, handle snapshot.StateHandle) error {
+	reader, err := s.OpenState(ctx, base, handle)
+	if err != nil {
+		return err
+	}
+	return verify(reader, handle)
+}
+
 // VerifyFile reads a local file and compares it with the handle: ErrCorrupt if
 // it is not what was stored.
 func VerifyFile(path string, handle snapshot.StateHandle) error {
@@ -63,8 +74,12 @@ func VerifyFile(path string, handle snapshot.StateHandle) error {
 	if err != nil {
 		return fmt.Errorf("verify state: %w", err)
 	}
-	reader := newVerifyingReader(file, path, handle)
-	_, err = io.CopyBuffer(io.Discard, struct{ io.Reader }{reader}, make([]byte, min(copyBufferBytes, max(handle.Size, 1))))
+	return verify(newVerifyingReader(file, path, handle), handle)
+}
+
+// verify reads all that the reader has.
+func verify(reader io.ReadCloser, handle snapshot.StateHandle) error {
+	_, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{reader}, make([]byte, min(copyBufferBytes, max(handle.Size, 1))))
 	if err = errors.Join(err, reader.Close()); err != nil {
 		return fmt.Errorf("verify state: %w", err)
 	}

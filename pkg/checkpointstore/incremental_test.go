@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
@@ -195,7 +196,7 @@ func TestSweepDoesNotGuessReferences(t *testing.T) {
 		t.Errorf("failed read: %v", err)
 	}
 	j.mustShare(a, b, c)
-	if _, err := broken.DiscardRetained(t.Context(), memoryRoot+"/"+string(jobA)+"/chk-1"); !errors.Is(err, objectstore.ErrUnavailable) {
+	if _, err := broken.DiscardRetained(t.Context(), memoryRoot+"/"+string(jobA)+"/chk-1", Expected{}); !errors.Is(err, objectstore.ErrUnavailable) {
 		t.Errorf("failed read: %v", err)
 	}
 	j.mustShare(a, b, c)
@@ -217,7 +218,7 @@ func TestSweepDoesNotGuessReferences(t *testing.T) {
 	if result, err := j.s.Sweep(t.Context(), request); err != nil || result != (SweepResult{Left: 1}) {
 		t.Errorf("swept %+v, %v", result, err)
 	}
-	if left, err := j.s.DiscardRetained(t.Context(), memoryRoot+"/"+string(jobA)+"/chk-1"); err != nil || left != 1 {
+	if left, err := j.s.DiscardRetained(t.Context(), memoryRoot+"/"+string(jobA)+"/chk-1", Expected{}); err != nil || left != 1 {
 		t.Errorf("left %d, %v", left, err)
 	}
 	j.mustShare(a, b)
@@ -234,7 +235,7 @@ func TestDiscardRetained(t *testing.T) {
 		third := j.publish(firstAttempt, 3, c, d)
 		orphan := j.upload(firstAttempt, 4, 0)
 		for range 2 {
-			if left, err := j.s.DiscardRetained(t.Context(), second); left != 0 || err != nil {
+			if left, err := j.s.DiscardRetained(t.Context(), second, Expected{}); left != 0 || err != nil {
 				t.Errorf("left %d, %v", left, err)
 			}
 		}
@@ -242,7 +243,7 @@ func TestDiscardRetained(t *testing.T) {
 			t.Error("another checkpoint is gone, or this one is not")
 		}
 		j.mustShare(a, b, c, d, orphan)
-		if _, err := j.s.DiscardRetained(t.Context(), first+"/_metadata"); err != nil {
+		if _, err := j.s.DiscardRetained(t.Context(), first+"/_metadata", Expected{}); err != nil {
 			t.Fatal(err)
 		}
 		j.mustShare(c, d, orphan)
@@ -254,6 +255,35 @@ func TestDiscardRetained(t *testing.T) {
 			t.Errorf("disposed of %v, %v", disposed, err)
 		}
 		j.mustShare(orphan)
+	})
+}
+
+// A path that something else has come to use since is not what was claimed.
+func TestDiscardRetainedOfSomethingElse(t *testing.T) {
+	eachStore(t, func(t *testing.T, open Opener, root string) {
+		j := incremental{t, New(open), open, root}
+		a := j.upload(firstAttempt, 1, 0)
+		uri := j.publish(firstAttempt, 1, a)
+		is, _, err := j.s.LoadMetadata(t.Context(), uri)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range []Expected{
+			{Job: jobB, ID: is.ID},
+			{ID: is.ID + 1},
+			{CompletedBy: is.CompletedAt.Add(-time.Millisecond)},
+		} {
+			if left, err := j.s.DiscardRetained(t.Context(), uri, other); !errors.Is(err, ErrUnexpected) || left != 0 {
+				t.Errorf("expected %v: left %d, %v", other, left, err)
+			}
+			if !j.exists(uri) {
+				t.Fatalf("expected %v: it is gone", other)
+			}
+			j.mustShare(a)
+		}
+		if _, err := j.s.DiscardRetained(t.Context(), uri, Expected{Job: is.Job, ID: is.ID, CompletedBy: is.CompletedAt}); err != nil || j.exists(uri) {
+			t.Errorf("the one that was expected: %v", err)
+		}
 	})
 }
 
@@ -275,7 +305,7 @@ func TestDiscardRetainedAgainAfterAFailure(t *testing.T) {
 	}, nil)))
 	failures := 0
 	for ; failures < 10; failures++ {
-		if _, err := broken.DiscardRetained(t.Context(), uri); err == nil {
+		if _, err := broken.DiscardRetained(t.Context(), uri, Expected{}); err == nil {
 			break
 		}
 	}

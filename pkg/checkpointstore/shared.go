@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
@@ -128,18 +129,38 @@ func (r *references) read(ctx context.Context, id ids.CheckpointID) error {
 	return nil
 }
 
+// ErrUnexpected says that another checkpoint is where one was to be deleted.
+var ErrUnexpected = errors.New("another checkpoint than expected")
+
+// Expected is what is known of a checkpoint apart from its path, which something
+// else may have come to use. What is zero is not known.
+type Expected struct {
+	Job ids.JobID
+	ID  ids.CheckpointID
+	// CompletedBy: it was complete at that time.
+	CompletedBy time.Time
+}
+
+func (e Expected) check(c *snapshot.CompletedCheckpoint) error {
+	if e.Job != "" && c.Job != e.Job || e.ID != 0 && c.ID != e.ID || !e.CompletedBy.IsZero() && c.CompletedAt.After(e.CompletedBy) {
+		return fmt.Errorf("it is checkpoint %d of job %s, completed %s: %w", c.ID, c.Job, c.CompletedAt.Format(time.RFC3339), ErrUnexpected)
+	}
+	return nil
+}
+
 // DiscardRetained deletes the checkpoint or savepoint that a user or a job
 // named by its path or URI, when no coordinator counts the references to its
 // shared files: one that a job has claimed, or that its job left behind. Its
 // shared files go, but for those that another checkpoint beside it refers to or,
 // being broken, may refer to; left counts the latter. The caller knows that its job
-// does not run.
+// does not run. If what is there is not what was expected, nothing is deleted
+// (ErrUnexpected).
 //
 // The shared files go first, so that after an error the call may be repeated
 // until all is gone. What metadata that is broken or gone refers to nobody knows:
 // then the checkpoint's own directory goes. After a failed read nothing is
 // deleted (I9).
-func (s *Store) DiscardRetained(ctx context.Context, uri string) (left int, err error) {
+func (s *Store) DiscardRetained(ctx context.Context, uri string, expected Expected) (left int, err error) {
 	loc := LocationOf(uri)
 	checkpoint, base, err := s.LoadMetadata(ctx, uri)
 	switch {
@@ -147,6 +168,9 @@ func (s *Store) DiscardRetained(ctx context.Context, uri string) (left int, err 
 		return 0, s.DiscardCheckpoint(ctx, loc)
 	case err != nil:
 		return 0, fmt.Errorf("discard checkpoint: %w", err)
+	}
+	if err := expected.check(checkpoint); err != nil {
+		return 0, fmt.Errorf("discard checkpoint %s: %w", uri, err)
 	}
 	// Not all shared names of broken or forged metadata are ours to delete.
 	own := make(map[string]snapshot.StateHandle)

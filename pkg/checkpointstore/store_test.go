@@ -400,8 +400,10 @@ func TestSweep(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := store.PutIf(t.Context(), string(jobA)+"/chk-4/_metadata", []byte("corrupt"), objectstore.IfAbsent()); err != nil {
-			t.Fatal(err)
+		for _, dir := range []string{"chk-4", "chk-103"} {
+			if _, err := store.PutIf(t.Context(), string(jobA)+"/"+dir+"/_metadata", []byte("corrupt"), objectstore.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
 		}
 
 		request := SweepRequest{Base: JobBase(root, jobA), Below: living, Keep: []ids.CheckpointID{5, 101}, DeleteMax: 2}
@@ -410,21 +412,53 @@ func TestSweep(t *testing.T) {
 			t.Errorf("first sweep: %+v, %v", result, err)
 		}
 		result, err = s.Sweep(t.Context(), request)
-		if err != nil || result != (SweepResult{Deleted: 1}) {
+		if err != nil || result != (SweepResult{Deleted: 2}) {
 			t.Errorf("second sweep: %+v, %v", result, err)
 		}
 		want := []string{
 			string(jobB) + "/chk-6/1.9-0.0.0",
 			string(jobA) + "/chk-101/1.9-0.0.0", string(jobA) + "/chk-101/2.1-0.0.0",
 			string(jobA) + "/chk-102/2.1-0.0.0", string(jobA) + "/chk-102/_metadata",
-			string(jobA) + "/chk-4/_metadata",
+			string(jobA) + "/chk-103/_metadata", // newer than all that are kept: nobody can tell whose it is
 			string(jobA) + "/chk-5/1.9-0.0.0", string(jobA) + "/chk-5/_metadata",
 			string(jobA) + "/chk-6/deeper/1.9-0.0.0", string(jobA) + "/chk-6/notes",
 			string(jobA) + "/savepoint-" + string(jobA) + "-6/1.9-0.0.0",
 			string(jobA) + "/shared/1.9/6-0",
 		}
 		mustHave(t, open, root, want...)
+
+		// A job that has ended writes no more.
+		request.Over = true
+		result, err = s.Sweep(t.Context(), request)
+		if err != nil || result != (SweepResult{Deleted: 2}) {
+			t.Errorf("sweep when the job is over: %+v, %v", result, err)
+		}
+		mustHave(t, open, root, slices.DeleteFunc(want, func(name string) bool {
+			return strings.HasSuffix(name, "chk-102/_metadata") || strings.HasSuffix(name, "chk-103/_metadata")
+		})...)
 	})
+}
+
+// A subsumed checkpoint that its JobManager did not come to delete goes,
+// although its metadata is broken and cannot even be read.
+func TestSweepOfASubsumedCheckpointDoesNotReadIt(t *testing.T) {
+	inner := memory.New(memoryRoot)
+	for _, dir := range []string{"chk-1", "chk-2"} {
+		if _, err := inner.PutIf(t.Context(), string(jobA)+"/"+dir+"/_metadata", []byte("corrupt"), objectstore.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	denied := New(openMemory(faulty.New(inner, func(c faulty.Call) faulty.Fault {
+		if c.Op == faulty.Read {
+			return faulty.Fault{Before: objectstore.ErrDenied}
+		}
+		return faulty.Fault{}
+	}, nil)))
+	request := SweepRequest{Base: JobBase(memoryRoot, jobA), Below: ids.AttemptID{Token: 100}, Keep: []ids.CheckpointID{2}}
+	if result, err := denied.Sweep(t.Context(), request); err != nil || result != (SweepResult{Deleted: 1}) {
+		t.Errorf("sweep: %+v, %v", result, err)
+	}
+	mustHave(t, openMemory(inner), memoryRoot, string(jobA)+"/chk-2/_metadata")
 }
 
 // I9: a sweep that cannot read a checkpoint's metadata deletes nothing of it.

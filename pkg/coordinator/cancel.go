@@ -23,7 +23,7 @@ func (c *Coordinator) onCancelRequested(now time.Time, e CancelRequested) {
 		// There is no record yet to write the end into. The claim sees it.
 		c.note(now, "cancel requested: waiting for the job's record")
 	case phaseCancel, phaseEnd, phaseEnded, phaseSteppedDown:
-	case phaseRestart, phaseLoad, phaseFallback, phaseSlots, phaseLaunch, phaseDeploy, phaseRun:
+	case phaseRestart, phaseLoad, phaseVerify, phaseFallback, phaseSlots, phaseLaunch, phaseDeploy, phaseRun:
 		c.cancel(now)
 	}
 }

@@ -355,14 +355,15 @@ func (c *Coordinator) onCheckpointPublished(now time.Time, e CheckpointPublished
 		c.discardRetained(ref)
 	}
 	w.unretained = nil
+	c.sweepReleased()
 }
 
 // discardRetained deletes a checkpoint that is no longer retained, and the
 // shared files that nothing else refers to.
 func (c *Coordinator) discardRetained(ref CheckpointRef) {
-	claimed := c.isClaimed(ref)
-	c.emit(DiscardCheckpoint{Ref: ref, Claimed: claimed})
-	if !claimed {
+	c.emit(c.discardOf(ref))
+	if !c.isClaimed(ref) {
+		c.sweepOwed = c.sweepOwed || c.files.isUnread(ref.ID)
 		c.discardShared(ref.ID, c.files.release(ref.ID))
 	}
 }

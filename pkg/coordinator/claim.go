@@ -49,5 +49,16 @@ func (c *Coordinator) discardClaimed() {
 			return
 		}
 	}
-	c.emit(DiscardCheckpoint{Ref: CheckpointRef{URI: c.cfg.RestoreFrom}, Claimed: true})
+	c.emit(c.discardOf(CheckpointRef{URI: c.cfg.RestoreFrom}))
+}
+
+// discardOf deletes a checkpoint. A claimed one lies where others may have put
+// something else since: it goes only if it is what was claimed, as far as is
+// known. The record has its ID while it is retained; its job is known to the
+// leader that read it; and it was complete before this job ran.
+func (c *Coordinator) discardOf(ref CheckpointRef) DiscardCheckpoint {
+	if !c.isClaimed(ref) {
+		return DiscardCheckpoint{Ref: ref}
+	}
+	return DiscardCheckpoint{Ref: ref, Claimed: true, Job: c.claimedJob, CompletedBy: c.record.desired.StartedAt}
 }

@@ -21,6 +21,8 @@ const (
 	phaseRestart
 	// phaseLoad: for the metadata of the restore point.
 	phaseLoad
+	// phaseVerify: for the state that a task found corrupt to be read again, see fallback.go.
+	phaseVerify
 	// phaseFallback: for the record to name an older restore point, see fallback.go.
 	phaseFallback
 	// phaseSlots: for slots.
@@ -67,6 +69,10 @@ type Coordinator struct {
 	// Fallback to older checkpoints, see fallback.go.
 	broken    []CheckpointRef // corrupt, and in the record still; bounded by the retained ones
 	abandoned []CheckpointRef // out of the record with the write under way; then deleted
+	suspicion *suspicion      // what a task has said of the restore point; nil for nothing
+	// distrusted are the TaskManagers that called a checkpoint corrupt which is
+	// not: their slots come last. Bounded by those that were not lost since.
+	distrusted []ids.TaskManagerID
 	// ranOn is where the last attempt that was deployed ran, by slot: the next
 	// one goes there again if it can, to what subtasks keep on local disks. A
 	// JobManager that takes over does not know it; it costs downloads only.
@@ -79,6 +85,8 @@ type Coordinator struct {
 	recent         ring[endedCheckpoint]
 	leftovers      []endedCheckpoint // savepoints given up with their attempt; bounded by savepointsMax
 	files          registry          // of published checkpoints that still exist
+	claimedJob     ids.JobID         // whose checkpoint the job was started from, if this leader has read it
+	sweepOwed      bool              // unread checkpoints were released since the last sweep
 	nextTrigger    time.Time
 	lastEnd        time.Time // of a periodic checkpoint, for min-pause
 	failuresInARow int
@@ -168,6 +176,10 @@ func (c *Coordinator) isStale(ev Event) bool {
 		return c.isForeignToken(e.Token)
 	case CheckpointLoadFailed:
 		return c.isForeignToken(e.Token)
+	case StateVerified:
+		return c.isForeignToken(e.Token)
+	case StateVerifyFailed:
+		return c.isForeignToken(e.Token)
 	case MetadataPersisted:
 		return c.isForeignToken(e.Token)
 	case MetadataPersistFailed:
@@ -234,6 +246,10 @@ func (c *Coordinator) handle(now time.Time, ev Event) {
 		c.onCheckpointLoaded(now, e)
 	case CheckpointLoadFailed:
 		c.onCheckpointLoadFailed(now, e)
+	case StateVerified:
+		c.onStateVerified(now, e)
+	case StateVerifyFailed:
+		c.onStateVerifyFailed(now, e)
 	case SlotsGranted:
 		c.onSlotsGranted(now, e)
 	case SlotsShort:
@@ -301,7 +317,7 @@ func (c *Coordinator) advance(now time.Time) {
 		if c.record.isSettled() && len(c.unsettled) == 0 {
 			c.finishEnd(now)
 		}
-	case phaseClaim, phaseLoad, phaseSlots, phaseLaunch, phaseEnded, phaseSteppedDown:
+	case phaseClaim, phaseLoad, phaseVerify, phaseSlots, phaseLaunch, phaseEnded, phaseSteppedDown:
 	}
 	c.flushRecord(now)
 }
@@ -348,7 +364,7 @@ func (c *Coordinator) onTimer(now time.Time, kind timerKind) {
 	case timerClaim:
 		c.emit(ClaimJob{})
 	case timerLoad:
-		c.loadNext()
+		c.readAgain()
 	case timerSlots:
 		c.onSlotsTimeout(now)
 	case timerLaunch:

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weirstream/weir/internal/invariant"
@@ -84,7 +85,7 @@ func (c *Coordinator) requestSlots(now time.Time) {
 	n := c.graph.LargestParallelism()
 	c.detail = fmt.Sprintf("waiting for %d slots", n)
 	c.timers.set(timerSlots, now.Add(c.cfg.SlotRequestTimeout))
-	c.emit(RequestSlots{Attempt: c.attempt.id, Count: n})
+	c.emit(RequestSlots{Attempt: c.attempt.id, Count: n, Avoid: slices.Clone(c.distrusted)})
 }
 
 func (c *Coordinator) onSlotsShort(e SlotsShort) {
@@ -350,7 +351,7 @@ func (c *Coordinator) onTaskStatusChanged(now time.Time, e TaskStatusChanged) {
 		}
 		f.Message = c.describe(e.Subtask) + ": " + f.Message
 		if f.Kind == CorruptCheckpoint {
-			f = c.onStateCorrupt(now, f)
+			f = c.onStateCorrupt(e.Subtask, f)
 		}
 		c.failover(now, f)
 	case Finished, Canceled:
@@ -395,6 +396,7 @@ func (c *Coordinator) isDone(x *executor) bool {
 }
 
 func (c *Coordinator) onTaskManagerLost(now time.Time, e TaskManagerLost) {
+	c.distrusted = slices.DeleteFunc(c.distrusted, func(tm ids.TaskManagerID) bool { return tm == e.TaskManager })
 	if c.attempt.find(e.TaskManager) == nil {
 		return // it runs nothing of ours: most losses are not this job's
 	}

@@ -19,9 +19,9 @@
 // recorded → JobEnded. A job whose record is terminal is never run again. The
 // restore point is the record's latest checkpoint, else what the submission
 // names (again and again, until the job has a checkpoint of its own), else
-// nothing; a read that fails is tried again for ever (I9). At a takeover the
-// metadata of the other retained checkpoints is read before it, since nobody may
-// delete files without knowing what they refer to.
+// nothing; a read that fails is tried again for ever (I9). No other checkpoint is
+// read: of files that older retained ones of a leader before us may refer to none
+// is deleted before those are gone.
 //
 // A restart puts each subtask where it ran before, if it can: local recovery
 // finds its files there. After a takeover nobody knows where that was.

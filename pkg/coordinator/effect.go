@@ -21,8 +21,8 @@ type (
 	// ClaimJob swaps our fencing token into the job's record, before a restore
 	// point is chosen. → JobClaimed, JobClaimFailed
 	ClaimJob struct{}
-	// LoadCheckpoint reads metadata: of what is restored, or of an older
-	// retained checkpoint, for its files. → CheckpointLoaded, CheckpointLoadFailed
+	// LoadCheckpoint reads the metadata of what is restored.
+	// → CheckpointLoaded, CheckpointLoadFailed
 	LoadCheckpoint struct {
 		Token ids.FencingToken
 		Ref   CheckpointRef
@@ -35,10 +35,21 @@ type (
 		Revision uint64
 		Record   Record
 	}
+	// VerifyState reads files of what is restored, and compares them with their
+	// handles, because a task said that its own were corrupt. → StateVerified,
+	// StateVerifyFailed
+	VerifyState struct {
+		Token   ids.FencingToken
+		Ref     CheckpointRef
+		Base    string
+		Handles []snapshot.StateHandle
+	}
 	// RequestSlots asks the slot table. → SlotsGranted, SlotsShort
 	RequestSlots struct {
 		Attempt ids.AttemptID
 		Count   int
+		// Avoid are the TaskManagers whose slots come last.
+		Avoid []ids.TaskManagerID
 	}
 	// ReleaseSlots gives back every slot of the attempt, or withdraws the request.
 	ReleaseSlots struct{ Attempt ids.AttemptID }
@@ -106,10 +117,14 @@ type (
 	// DiscardCheckpoint deletes a subsumed checkpoint with its metadata and the
 	// files that are private to it. Its shared files are the coordinator's to
 	// discard, unless it is Claimed: then those go that it refers to and that no
-	// checkpoint beside it refers to.
+	// checkpoint beside it refers to. It stays if something else is there now: of
+	// another ID than Ref or of another job, where these are given, or completed
+	// after CompletedBy.
 	DiscardCheckpoint struct {
-		Ref     CheckpointRef
-		Claimed bool
+		Ref         CheckpointRef
+		Claimed     bool
+		Job         ids.JobID
+		CompletedBy time.Time
 	}
 	// SweepAttempts deletes the files of fenced attempts: those of checkpoints
 	// that are not in Keep, and the shared ones that none in Keep refers to.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/weirstream/weir/pkg/snapshot"
 )
@@ -10,6 +11,7 @@ import (
 func (ClaimJob) isEffect()          {}
 func (LoadCheckpoint) isEffect()    {}
 func (UpdateRecord) isEffect()      {}
+func (VerifyState) isEffect()       {}
 func (RequestSlots) isEffect()      {}
 func (ReleaseSlots) isEffect()      {}
 func (LaunchExecutor) isEffect()    {}
@@ -70,8 +72,21 @@ func (e UpdateRecord) String() string {
 }
 
 // String prints the effect for scripts and traces.
+func (e VerifyState) String() string {
+	names := make([]string, len(e.Handles))
+	for i, h := range e.Handles {
+		names[i] = h.Name
+	}
+	return fmt.Sprintf("VerifyState %s base=%s files=%v", e.Ref, e.Base, names)
+}
+
+// String prints the effect for scripts and traces.
 func (e RequestSlots) String() string {
-	return fmt.Sprintf("RequestSlots attempt=%s count=%d", e.Attempt, e.Count)
+	text := fmt.Sprintf("RequestSlots attempt=%s count=%d", e.Attempt, e.Count)
+	if len(e.Avoid) > 0 {
+		text += fmt.Sprintf(" avoid=%v", e.Avoid)
+	}
+	return text
 }
 
 // String prints the effect for scripts and traces.
@@ -205,6 +220,12 @@ func (e DiscardCheckpoint) String() string {
 	s := "DiscardCheckpoint " + e.Ref.String()
 	if e.Claimed {
 		s += " claimed"
+	}
+	if e.Job != "" {
+		s += " job=" + string(e.Job)
+	}
+	if !e.CompletedBy.IsZero() {
+		s += " completed-by=" + e.CompletedBy.Format(time.TimeOnly)
 	}
 	return s
 }

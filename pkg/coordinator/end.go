@@ -44,7 +44,7 @@ func (c *Coordinator) finishEnd(now time.Time) {
 	keep := c.ownRetained()
 	if !c.cfg.Checkpointing.Retention.Keeps(status) {
 		for _, ref := range c.record.desired.Retained {
-			c.emit(DiscardCheckpoint{Ref: ref, Claimed: c.isClaimed(ref)})
+			c.emit(c.discardOf(ref))
 		}
 		keep = nil
 	}

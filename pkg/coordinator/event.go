@@ -28,9 +28,9 @@ const (
 	// UserFailure is an error or panic of user code. Follows the restart strategy.
 	UserFailure
 	// CorruptCheckpoint means that the store has answered, and that a file of the
-	// restored checkpoint is missing or is not what was written. The job goes on
-	// from an older one if it may (fallback.go), and fails otherwise. A read that
-	// failed is never this: it is a LostProcess (I9).
+	// restored checkpoint is missing or is not what was written. If the JobManager
+	// finds the same, the job goes on from an older one if it may (fallback.go), and
+	// fails otherwise. A read that failed is never this: it is a LostProcess (I9).
 	CorruptCheckpoint
 	// PermanentFailure means that a restart cannot cure it. The job fails at once.
 	PermanentFailure
@@ -166,6 +166,21 @@ type (
 		Kind   FailureKind
 	}
 
+	// StateVerified answers VerifyState: all files are what was written.
+	StateVerified struct {
+		Token ids.FencingToken
+		Ref   CheckpointRef
+	}
+	// StateVerifyFailed says why not, in the terms of CheckpointLoadFailed.
+	// LostProcess: the read failed and is tried again (I9). CorruptCheckpoint: the
+	// store has answered that a file is missing or is not what was written.
+	StateVerifyFailed struct {
+		Token  ids.FencingToken
+		Ref    CheckpointRef
+		Reason string
+		Kind   FailureKind
+	}
+
 	// SlotsGranted answers RequestSlots.
 	SlotsGranted struct {
 		Attempt ids.AttemptID
@@ -274,6 +289,8 @@ func (JobClaimFailed) isEvent()        {}
 func (Fenced) isEvent()                {}
 func (CheckpointLoaded) isEvent()      {}
 func (CheckpointLoadFailed) isEvent()  {}
+func (StateVerified) isEvent()         {}
+func (StateVerifyFailed) isEvent()     {}
 func (SlotsGranted) isEvent()          {}
 func (SlotsShort) isEvent()            {}
 func (ExecutorReady) isEvent()         {}

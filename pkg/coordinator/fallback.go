@@ -3,10 +3,12 @@ package coordinator
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // A restore point of which a file is missing or is not what was written can
@@ -23,7 +25,20 @@ import (
 // (operator.Revocable). Checkpoint IDs go on growing (I6), so what is committed
 // after a fallback is never taken for what was taken back.
 //
-// A failed read is none of this (I9).
+// A failed read is none of this (I9), and one host is not believed: its memory
+// or disk may be what is bad. State that a task finds corrupt is read once more
+// by the JobManager, which falls back only if it finds the same. If it does not,
+// the failure was the task's host's: the job restores the same checkpoint again,
+// elsewhere if there are slots. Metadata is read by the JobManager alone.
+
+// suspicion is what a task has said of the restore point.
+type suspicion struct {
+	uri     string
+	subtask ids.SubtaskID
+	on      ids.TaskManagerID
+	message string
+	read    VerifyState // once it is known what to read
+}
 
 // restorable is what an attempt of a job with checkpoints of its own restores:
 // the latest, or when that is corrupt the newest before all that are.
@@ -48,23 +63,120 @@ func (c *Coordinator) olderThan(id ids.CheckpointID) (CheckpointRef, bool) {
 	return CheckpointRef{}, false
 }
 
-// onStateCorrupt completes the failure of a task that found state corrupt. It
-// is called for the first such task of an attempt: what others report is of an
-// attempt that is over.
-func (c *Coordinator) onStateCorrupt(now time.Time, f Failure) Failure {
+// onStateCorrupt takes the failure of a task that found state corrupt. It is
+// called for the first such task of an attempt: what others report is of an
+// attempt that is over. So far the job restarts as it does for a lost process.
+func (c *Coordinator) onStateCorrupt(s ids.SubtaskID, f Failure) Failure {
 	if c.phase != phaseDeploy {
 		// Tasks read their state before they run. Once all do, the next
 		// attempt restores something newer, so there is nothing to go back from.
 		f.Kind = UserFailure
 		return f
 	}
-	return c.leaveRestorePoint(now, f)
+	i, _ := c.layout.index(s)
+	c.suspicion = &suspicion{uri: c.restored.ref.URI, subtask: s, on: c.attempt.executorOf(i).id.TaskManager, message: f.Message}
+	f.Message += fmt.Sprintf("; so says TaskManager %s, and the JobManager reads it again", c.suspicion.on)
+	return f
 }
 
-// onMetadataCorrupt: the metadata of the restore point is missing or broken.
-// No attempt has begun with it, so none fails.
-func (c *Coordinator) onMetadataCorrupt(now time.Time, e CheckpointLoadFailed) {
-	f := c.leaveRestorePoint(now, Failure{Kind: CorruptCheckpoint, Message: e.Reason})
+// verifySuspected has the files read that a task found corrupt in what was
+// loaded, if one did, and else goes on.
+func (c *Coordinator) verifySuspected(now time.Time) {
+	s := c.suspicion
+	if s == nil || s.uri != c.restored.ref.URI {
+		c.suspicion = nil
+		c.startRestored(now)
+		return
+	}
+	s.read = VerifyState{Token: c.token, Ref: c.restored.ref, Base: c.restored.base, Handles: c.suspected(s)}
+	if len(s.read.Handles) == 0 {
+		// All of it is in the metadata, which has been read.
+		c.dismissSuspicion(now)
+		return
+	}
+	c.phase, c.retries = phaseVerify, 0
+	c.verify()
+}
+
+// suspected are the files that the task read: those that its message names, and
+// all if that names none.
+func (c *Coordinator) suspected(s *suspicion) []snapshot.StateHandle {
+	var all, named []snapshot.StateHandle
+	seen := make(map[string]bool)
+	for i := range c.restored.states {
+		op := &c.restored.states[i]
+		if !slices.Contains(c.graph.Vertices[s.subtask.Vertex].Chain, op.UID) {
+			continue
+		}
+		op.Subtasks[s.subtask.Index].EachHandle(func(h snapshot.StateHandle) {
+			if h.IsInline() || seen[h.Name] {
+				return
+			}
+			seen[h.Name] = true
+			all = append(all, h)
+			if strings.Contains(s.message, h.Name) {
+				named = append(named, h)
+			}
+		})
+	}
+	if len(named) > 0 {
+		return named
+	}
+	return all
+}
+
+func (c *Coordinator) verify() {
+	c.detail = "reading state of " + c.restored.ref.URI + " that was found corrupt"
+	c.emit(c.suspicion.read)
+}
+
+// onStateVerified: the state is whole, and what was said of it tells of a host.
+func (c *Coordinator) onStateVerified(now time.Time, e StateVerified) {
+	if c.phase != phaseVerify || e.Ref != c.suspicion.read.Ref || c.timers.isSet(timerLoad) {
+		c.dropped.OutOfPlace++
+		return
+	}
+	c.dismissSuspicion(now)
+}
+
+// dismissSuspicion restores the same checkpoint again.
+func (c *Coordinator) dismissSuspicion(now time.Time) {
+	s := c.suspicion
+	c.suspicion = nil
+	c.note(now, fmt.Sprintf("checkpoint %d is not corrupt: the JobManager has read what TaskManager %s could not: %s", c.restored.ref.ID, s.on, s.message))
+	if root := c.restarts.rootCause; root != nil && root.Kind == CorruptCheckpoint {
+		root.Kind = LostProcess // so that it hides no failure of the job's own
+	}
+	if !slices.Contains(c.distrusted, s.on) {
+		c.distrusted = append(c.distrusted, s.on)
+	}
+	c.startRestored(now)
+}
+
+// onStateVerifyFailed tries again for ever unless the store has answered that
+// the state is missing or broken: then two hosts say so.
+func (c *Coordinator) onStateVerifyFailed(now time.Time, e StateVerifyFailed) {
+	if c.phase != phaseVerify || e.Ref != c.suspicion.read.Ref || c.timers.isSet(timerLoad) {
+		c.dropped.OutOfPlace++
+		return
+	}
+	if e.Kind == CorruptCheckpoint {
+		message := c.suspicion.message + "; the JobManager finds: " + e.Reason
+		c.suspicion = nil
+		c.phase = phaseLoad
+		c.onRestorePointCorrupt(now, message)
+		return
+	}
+	d := c.retryLater(now, timerLoad)
+	c.detail = fmt.Sprintf("cannot read state of %s that was found corrupt, trying again in %s: %s", e.Ref.URI, d, e.Reason)
+	c.note(now, c.detail)
+}
+
+// onRestorePointCorrupt: the metadata of the restore point is missing or broken,
+// or so is state of it by the word of a task and of the JobManager. No attempt
+// has begun with it since, so none fails.
+func (c *Coordinator) onRestorePointCorrupt(now time.Time, reason string) {
+	f := c.leaveRestorePoint(now, Failure{Kind: CorruptCheckpoint, Message: reason})
 	if len(c.broken) == 0 {
 		c.failForGood(now, f)
 		return
@@ -73,7 +185,7 @@ func (c *Coordinator) onMetadataCorrupt(now time.Time, e CheckpointLoadFailed) {
 	c.note(now, f.Message)
 	c.retries = 0
 	c.restored = restorePoint{ref: c.restorable(), sweepDue: c.restored.sweepDue}
-	c.loadNext()
+	c.load()
 }
 
 // leaveRestorePoint notes that the restore point is corrupt and finds out

@@ -68,13 +68,7 @@ func (c *Coordinator) decide(now time.Time, f Failure) (delay time.Duration, giv
 	switch f.Kind {
 	case PermanentFailure:
 		return 0, "a restart cannot cure it"
-	case CorruptCheckpoint:
-		if len(c.broken) == 0 {
-			return 0, "there is no older checkpoint that may be restored"
-		}
-		// At once: what is restored next is another checkpoint.
-		return 0, ""
-	case LostProcess:
+	case LostProcess, CorruptCheckpoint: // what one host says of a checkpoint is of the host (fallback.go)
 		r.incident, r.echoes = now, 0
 		r.lostStreak++
 		if r.lostStreak == 1 {

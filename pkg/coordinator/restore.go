@@ -11,10 +11,7 @@ import (
 
 // restorePoint is what the current attempt starts from.
 type restorePoint struct {
-	// unread are older retained checkpoints whose files are not known yet:
-	// those of a leader before us. They are read before ref.
-	unread []CheckpointRef
-	// sweepDue: fenced attempts are swept once the files of all are known.
+	// sweepDue: fenced attempts are swept once the files of the latest checkpoint are known.
 	sweepDue bool
 	// ref is what is loaded; ID 0 with a URI for the savepoint of the
 	// submission until it is read, ID 0 without for a start from nothing.
@@ -98,7 +95,8 @@ func (c *Coordinator) beginAttempt(now time.Time) {
 	if !desired.StartedAt.IsZero() || c.attempt.id.Number > 1 {
 		sweepDue = true
 	}
-	c.restored = restorePoint{unread: c.unknownRetained(), sweepDue: sweepDue}
+	c.restored = restorePoint{sweepDue: sweepDue}
+	c.noteUnread()
 	c.sweepFenced()
 	switch {
 	case desired.Latest.ID != 0:
@@ -112,82 +110,61 @@ func (c *Coordinator) beginAttempt(now time.Time) {
 		return
 	}
 	c.phase, c.retries = phaseLoad, 0
-	c.loadNext()
+	c.load()
 }
 
-// unknownRetained are the retained checkpoints, but for the one that is
-// restored, whose files are not known.
-func (c *Coordinator) unknownRetained() []CheckpointRef {
-	var unknown []CheckpointRef
+// noteUnread registers the retained checkpoints of leaders before us, but for
+// the one that is restored. They are not read: the job does not need them, and
+// one that cannot be read must not keep it from starting.
+func (c *Coordinator) noteUnread() {
 	for _, ref := range c.ownRetained() {
-		if ref.ID != c.record.desired.Latest.ID && !c.files.knows(ref.ID) {
-			unknown = append(unknown, ref)
+		if ref.ID != c.record.desired.Latest.ID {
+			c.files.retainUnread(ref.ID)
 		}
 	}
-	return unknown
 }
 
-// sweepFenced has fenced attempts swept, if that is due and the files of all
-// retained checkpoints are known. Nothing is pinned yet, see registry.
+// sweepFenced has fenced attempts swept, if that is due and the files of the
+// latest checkpoint are known. Nothing is pinned yet, see registry.
 func (c *Coordinator) sweepFenced() {
 	desired := &c.record.desired
-	known := len(c.restored.unread) == 0 &&
-		(desired.Latest.ID == 0 || desired.StopSavepoint || c.files.knows(desired.Latest.ID))
-	if c.restored.sweepDue && known {
+	if c.restored.sweepDue && (desired.Latest.ID == 0 || desired.StopSavepoint || c.files.canBeBase(desired.Latest.ID)) {
 		c.restored.sweepDue = false
-		c.emit(SweepAttempts{Token: c.token, Below: c.attempt.id, Keep: c.ownRetained()})
+		c.emitSweep()
 	}
 }
 
-// loading is what is being read in phaseLoad.
-func (c *Coordinator) loading() CheckpointRef {
-	if len(c.restored.unread) > 0 {
-		return c.restored.unread[0]
-	}
-	return c.restored.ref
+func (c *Coordinator) emitSweep() {
+	c.sweepOwed = false
+	c.emit(SweepAttempts{Token: c.token, Below: c.attempt.id, Keep: c.ownRetained()})
 }
 
-func (c *Coordinator) loadNext() {
-	ref := c.loading()
-	c.detail = "reading " + ref.URI
-	c.emit(LoadCheckpoint{Token: c.token, Ref: ref})
-}
-
-// onOlderLoaded notes the files of a retained checkpoint that is not restored.
-func (c *Coordinator) onOlderLoaded(now time.Time, e CheckpointLoaded) {
-	if err := c.checkIdentity(e); err != nil {
-		c.onOlderUnreadable(now, e.Ref, err.Error())
+// sweepReleased has the shared files swept of unread checkpoints that are no
+// longer retained, once the last of them is gone. A base that is pinned is
+// among those kept, or the sweep waits for the next publication, see registry.
+func (c *Coordinator) sweepReleased() {
+	if !c.sweepOwed || c.files.unreadUntil() > 0 {
 		return
 	}
-	c.files.retain(e.Ref.ID, func(f func(snapshot.StateHandle)) { e.Checkpoint.EachHandle(f) })
-	c.olderDone()
+	for _, p := range c.pending {
+		if p.base != 0 && !c.files.canBeBase(p.base) {
+			return
+		}
+	}
+	c.emitSweep()
 }
 
-// onOlderUnreadable goes on without: the job does not need it. What it may
-// refer to stays as long as it is retained.
-func (c *Coordinator) onOlderUnreadable(now time.Time, ref CheckpointRef, reason string) {
-	c.note(now, fmt.Sprintf("retained checkpoint %d, %s, cannot be restored from any more, and files that it may refer to are not deleted: %s", ref.ID, ref.URI, reason))
-	c.files.retainUnreadable(ref.ID)
-	c.olderDone()
-}
-
-func (c *Coordinator) olderDone() {
-	c.restored.unread = c.restored.unread[1:]
-	c.retries = 0
-	c.sweepFenced()
-	c.loadNext()
+func (c *Coordinator) load() {
+	c.detail = "reading " + c.restored.ref.URI
+	c.emit(LoadCheckpoint{Token: c.token, Ref: c.restored.ref})
 }
 
 func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
-	if c.phase != phaseLoad || e.Ref != c.loading() || e.Checkpoint == nil {
+	if c.phase != phaseLoad || e.Ref != c.restored.ref || e.Checkpoint == nil {
 		c.dropped.OutOfPlace++
 		return
 	}
 	c.timers.clear(timerLoad)
-	if len(c.restored.unread) > 0 {
-		c.onOlderLoaded(now, e)
-		return
-	}
 	if e.Ref.ID == 0 && c.cfg.AllowNonRestoredState {
 		// The job's own checkpoints have what its graph has.
 		if lost := snapshot.LostOperators(e.Checkpoint, c.restoreTargets()); len(lost) > 0 {
@@ -203,6 +180,9 @@ func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
 		return
 	}
 	own := c.record.desired.Latest.ID != 0
+	if !own {
+		c.claimedJob = e.Checkpoint.Job
+	}
 	if own && !c.record.desired.StopSavepoint {
 		c.files.retain(e.Ref.ID, func(f func(snapshot.StateHandle)) { e.Checkpoint.EachHandle(f) })
 	}
@@ -222,6 +202,20 @@ func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
 	}
 	c.resetSources(e.Checkpoint.Splits)
 	c.note(now, fmt.Sprintf("restoring from %s %d, %s", e.Checkpoint.Kind, e.Checkpoint.ID, e.Ref.URI))
+	c.verifySuspected(now)
+}
+
+// readAgain repeats a read that failed.
+func (c *Coordinator) readAgain() {
+	if c.phase == phaseVerify {
+		c.verify()
+		return
+	}
+	c.load()
+}
+
+// startRestored goes on to deploy what was loaded.
+func (c *Coordinator) startRestored(now time.Time) {
 	if len(c.broken) > 0 {
 		c.fallBack(now)
 		return
@@ -269,17 +263,13 @@ func RestoreTargets(operators []graph.Operator) []snapshot.OperatorTarget {
 // onCheckpointLoadFailed tries again for ever unless the content is the
 // trouble (see also fallback.go): a read that fails never means that there is no checkpoint (I9).
 func (c *Coordinator) onCheckpointLoadFailed(now time.Time, e CheckpointLoadFailed) {
-	if c.phase != phaseLoad || e.Ref != c.loading() || c.timers.isSet(timerLoad) {
+	if c.phase != phaseLoad || e.Ref != c.restored.ref || c.timers.isSet(timerLoad) {
 		c.dropped.OutOfPlace++
-		return
-	}
-	if older := len(c.restored.unread) > 0; older && (e.Kind == CorruptCheckpoint || e.Kind == PermanentFailure) {
-		c.onOlderUnreadable(now, e.Ref, e.Reason)
 		return
 	}
 	switch e.Kind {
 	case CorruptCheckpoint:
-		c.onMetadataCorrupt(now, e)
+		c.onRestorePointCorrupt(now, e.Reason)
 		return
 	case PermanentFailure:
 		c.failForGood(now, permanent("cannot restore from %s: %s", e.Ref.URI, e.Reason))

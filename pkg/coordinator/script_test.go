@@ -69,6 +69,7 @@ type scene struct {
 	updates   map[uint64]Record
 	published map[ids.CheckpointID]Record
 	loading   CheckpointRef
+	verifying VerifyState
 	request   RequestID
 }
 
@@ -109,6 +110,8 @@ func (s *scene) step(ev Event) {
 			s.metadata[e.Checkpoint.ID] = e.Checkpoint
 		case LoadCheckpoint:
 			s.loading = e.Ref
+		case VerifyState:
+			s.verifying = e
 		}
 	}
 }
@@ -230,6 +233,10 @@ func (s *scene) command(d *datadriven.TestData) {
 		s.step(s.loaded(a))
 	case "load-failed":
 		s.step(CheckpointLoadFailed{Token: a.token(), Ref: s.loading, Reason: a.text("reason", "503"), Kind: a.loadFailure()})
+	case "verified":
+		s.step(StateVerified{Token: a.token(), Ref: s.verifying.Ref})
+	case "verify-failed":
+		s.step(StateVerifyFailed{Token: a.token(), Ref: s.verifying.Ref, Reason: a.text("reason", "503"), Kind: a.loadFailure()})
 	case "slots": // slots tms=: one slot on each TaskManager named
 		s.step(SlotsGranted{Attempt: a.attempt(), Slots: slotsOn(a.text("tms", "tm-1,tm-2"))})
 	case "short":

@@ -31,8 +31,13 @@ import (
 //     and when it does fall to zero no base can have the file any more.
 //   - What was uploaded and never acknowledged, and what a JobManager that went
 //     away had still to delete, is of fenced attempts: SweepAttempts finds it.
-//     That is begun while nothing is pinned, and later checkpoints get files
-//     of fenced attempts from the checkpoints that it keeps only.
+//     That is begun while nothing is pinned that is not kept, and later
+//     checkpoints get files of fenced attempts from the checkpoints that it
+//     keeps only.
+//   - A leader reads what it restores, and no other checkpoint of the leaders
+//     before it. An unread one may refer to whatever was uploaded before it or
+//     for it, so none of that is deleted here as long as it is retained.
+//     SweepAttempts, which reads for itself, finds what it leaves.
 //
 // A claimed checkpoint is not here: its names are relative to another base.
 type registry struct {
@@ -40,8 +45,8 @@ type registry struct {
 	checkpoints map[ids.CheckpointID]*registered
 	// references counts the registered checkpoints that refer to a shared file.
 	references map[string]int
-	// withheld are files that nothing known refers to, while a checkpoint that
-	// may do so cannot be read.
+	// withheld are files that nothing known refers to, while an unread checkpoint
+	// may do so.
 	withheld []snapshot.StateHandle
 }
 
@@ -49,15 +54,16 @@ type registry struct {
 type registered struct {
 	retained bool
 	pins     int
-	// unreadable: its metadata is broken, and nobody knows what it refers to.
-	unreadable bool
-	private    map[string]struct{}
-	shared     map[string]snapshot.StateHandle
+	// unread: what it refers to is not known.
+	unread  bool
+	private map[string]struct{}
+	shared  map[string]snapshot.StateHandle
 }
 
-// retain registers a published checkpoint with its files.
+// retain registers a published checkpoint with its files, also one that was
+// unread so far.
 func (r *registry) retain(id ids.CheckpointID, each func(func(snapshot.StateHandle))) {
-	if r.knows(id) {
+	if x := r.checkpoints[id]; x != nil && !x.unread {
 		return
 	}
 	x := &registered{retained: true, private: make(map[string]struct{}), shared: make(map[string]snapshot.StateHandle)}
@@ -79,12 +85,10 @@ func (r *registry) retain(id ids.CheckpointID, each func(func(snapshot.StateHand
 	r.register(id, x)
 }
 
-// retainUnreadable registers a retained checkpoint that cannot be read any
-// more. It can refer to whatever was uploaded before it or for it, so none of
-// that is deleted as long as it is retained.
-func (r *registry) retainUnreadable(id ids.CheckpointID) {
-	if !r.knows(id) {
-		r.register(id, &registered{retained: true, unreadable: true})
+// retainUnread registers a retained checkpoint that was not read.
+func (r *registry) retainUnread(id ids.CheckpointID) {
+	if r.checkpoints[id] == nil {
+		r.register(id, &registered{retained: true, unread: true})
 	}
 }
 
@@ -95,12 +99,15 @@ func (r *registry) register(id ids.CheckpointID, x *registered) {
 	r.checkpoints[id] = x
 }
 
-func (r *registry) knows(id ids.CheckpointID) bool { return r.checkpoints[id] != nil }
+func (r *registry) isUnread(id ids.CheckpointID) bool {
+	x := r.checkpoints[id]
+	return x != nil && x.unread
+}
 
 // canBeBase reports whether a new checkpoint may refer to shared files of this one.
 func (r *registry) canBeBase(id ids.CheckpointID) bool {
 	x := r.checkpoints[id]
-	return x != nil && x.retained && !x.unreadable
+	return x != nil && x.retained && !x.unread
 }
 
 // has reports whether the checkpoint refers to this very shared file.
@@ -143,7 +150,12 @@ func (r *registry) drop(id ids.CheckpointID, x *registered) []snapshot.StateHand
 		return nil
 	}
 	delete(r.checkpoints, id)
-	free := r.withheld
+	var free []snapshot.StateHandle
+	for _, h := range r.withheld {
+		if r.references[h.Name] == 0 { // else the unread one that has it was read since
+			free = append(free, h)
+		}
+	}
 	r.withheld = nil
 	for name, h := range x.shared {
 		r.references[name]--
@@ -152,7 +164,7 @@ func (r *registry) drop(id ids.CheckpointID, x *registered) []snapshot.StateHand
 			free = append(free, h)
 		}
 	}
-	until := r.unreadableUntil()
+	until := r.unreadUntil()
 	kept := free[:0]
 	for _, h := range free {
 		if h.SharedSince <= until {
@@ -165,11 +177,11 @@ func (r *registry) drop(id ids.CheckpointID, x *registered) []snapshot.StateHand
 	return kept
 }
 
-// unreadableUntil is the newest retained checkpoint that cannot be read.
-func (r *registry) unreadableUntil() ids.CheckpointID {
+// unreadUntil is the newest retained checkpoint that was not read; 0 for none.
+func (r *registry) unreadUntil() ids.CheckpointID {
 	var until ids.CheckpointID
 	for id, x := range r.checkpoints {
-		if x.unreadable {
+		if x.unread {
 			until = max(until, id)
 		}
 	}
@@ -178,7 +190,7 @@ func (r *registry) unreadableUntil() ids.CheckpointID {
 
 // needs reports whether a registered checkpoint refers to the file, or may do so.
 func (r *registry) needs(h snapshot.StateHandle) bool {
-	if r.references[h.Name] > 0 || h.IsShared() && h.SharedSince <= r.unreadableUntil() {
+	if r.references[h.Name] > 0 || h.IsShared() && h.SharedSince <= r.unreadUntil() {
 		return true
 	}
 	for _, x := range r.checkpoints {

@@ -16,8 +16,6 @@ type sharedStore struct {
 	files     map[string]sharedFile
 	deletions []func()
 	changed   bool // a deletion was carried out since the last check
-	// unreadable: this leader could not read an older retained checkpoint.
-	unreadable bool
 }
 
 type sharedFile struct {
@@ -132,7 +130,7 @@ func (w *world) checkShared() {
 			w.fail("I4: %s is gone and %v refers to it", name, w.durable.Retained)
 		}
 	}
-	quiet := w.c.phase == phaseRun && !w.shared.unreadable && len(w.mail) == 0 && len(w.c.pending) == 0 &&
+	quiet := w.c.phase == phaseRun && w.c.files.unreadUntil() == 0 && !w.c.sweepOwed && len(w.mail) == 0 && len(w.c.pending) == 0 &&
 		len(w.c.unsettled) == 0 && w.c.record.isSettled()
 	if len(w.shared.deletions) > 0 || !quiet && !w.ended {
 		return

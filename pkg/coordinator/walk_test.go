@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +77,7 @@ func (w *world) takeOver() {
 		w.durable = *w.inFlight
 	}
 	w.inFlight = nil
-	w.shared.deletions, w.shared.unreadable = nil, false
+	w.shared.deletions = nil
 	w.token++
 	w.open = map[RequestID]bool{}
 	cfg := testConfig()
@@ -216,7 +215,7 @@ func (w *world) check(cause Event, e Effect) {
 		}
 		w.write(e.Record)
 	case LoadCheckpoint:
-		if e.Ref != w.durable.Latest && !slices.Contains(w.durable.Retained, e.Ref) || w.inFlight != nil && w.inFlight.Latest != w.durable.Latest {
+		if e.Ref != w.durable.Latest || w.inFlight != nil && w.inFlight.Latest != w.durable.Latest {
 			w.fail("I10: %s, the record's latest is %s", e, w.durable.Latest)
 		}
 	case DiscardHandles:
@@ -284,12 +283,13 @@ func (w *world) answer(e Effect) {
 			post(CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: "503", Kind: LostProcess})
 			return
 		}
-		if e.Ref != w.durable.Latest && w.chance(6) {
-			w.shared.unreadable = true
-			post(CheckpointLoadFailed{Token: e.Token, Ref: e.Ref, Reason: "corrupt", Kind: CorruptCheckpoint})
+		post(CheckpointLoaded{Token: e.Token, Ref: e.Ref, Checkpoint: w.metadata[e.Ref.ID]})
+	case VerifyState:
+		if w.chance(3) {
+			post(StateVerifyFailed{Token: e.Token, Ref: e.Ref, Reason: "503", Kind: LostProcess})
 			return
 		}
-		post(CheckpointLoaded{Token: e.Token, Ref: e.Ref, Checkpoint: w.metadata[e.Ref.ID]})
+		post(StateVerified{Token: e.Token, Ref: e.Ref})
 	case UpdateRecord:
 		post(RecordUpdated{Token: e.Token, Revision: e.Revision})
 	case PersistMetadata:
@@ -307,7 +307,7 @@ func (w *world) answer(e Effect) {
 		w.completed++
 		post(CheckpointPublished{Token: e.Token, Checkpoint: e.Checkpoint})
 	case RequestSlots:
-		w.notices(w.table.Request(testJob, e.Attempt, e.Count))
+		w.notices(w.table.Request(testJob, e.Attempt, e.Count, e.Avoid...))
 	case ReleaseSlots:
 		w.notices(w.table.Release(testJob, e.Attempt))
 	case LaunchExecutor:
@@ -385,6 +385,9 @@ func (w *world) step() {
 	case n < 94 && w.r.IntN(4) == 0:
 		subtask := w.c.layout.subtasks[w.r.IntN(w.c.layout.total())]
 		w.deliver(TaskStatusChanged{Attempt: w.c.attempt.id, Subtask: subtask, Status: Failed, Failure: Failure{Kind: UserFailure, Message: "boom"}})
+	case n < 95 && w.c.phase == phaseDeploy && w.r.IntN(4) == 0: // a host that reads badly: what it says of a checkpoint is not believed
+		subtask := w.c.layout.subtasks[w.r.IntN(w.c.layout.total())]
+		w.deliver(TaskStatusChanged{Attempt: w.c.attempt.id, Subtask: subtask, Status: Failed, Failure: Failure{Kind: CorruptCheckpoint, Message: "checksum"}})
 	case n < 96:
 		w.request(func(id RequestID) Event { return SavepointRequested{Request: id, Dir: "sp"} })
 	case n < 97 && w.r.IntN(8) == 0:

@@ -20,10 +20,10 @@ type dispatcher struct{ s *Server }
 var _ driver.Cluster = dispatcher{}
 
 // RequestSlots implements driver.Cluster.
-func (d dispatcher) RequestSlots(job ids.JobID, attempt ids.AttemptID, count int) {
+func (d dispatcher) RequestSlots(job ids.JobID, attempt ids.AttemptID, count int, avoid []ids.TaskManagerID) {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
-	d.s.deliverLocked(d.s.mu.slots.Request(job, attempt, count))
+	d.s.deliverLocked(d.s.mu.slots.Request(job, attempt, count, avoid...))
 }
 
 // ReleaseSlots implements driver.Cluster.

@@ -90,7 +90,7 @@ func (s *Server) sweepCheckpoints(ctx context.Context, j *job) error {
 	request := checkpointstore.SweepRequest{
 		Base: checkpointstore.JobBase(s.checkpointDir(j.config), j.id),
 		// Nothing of a job that is over is still being written.
-		Below: ids.AttemptID{Token: math.MaxUint64, Number: math.MaxUint32},
+		Below: ids.AttemptID{Token: math.MaxUint64, Number: math.MaxUint32}, Over: true,
 	}
 	if retentionOf(config.CheckpointRetention.Get(j.config)).Keeps(record.Status) {
 		for _, ref := range record.Retained {

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,6 +38,24 @@ type keptJob struct {
 // and longer than a job waits for slots.
 const keptMax = time.Hour
 
+// keptCheck is how often run looks: files stay that much longer at most.
+const keptCheck = keptMax / 12
+
+// run removes what has waited too long, also on a host where nothing starts any
+// more, until ctx ends.
+func (k *keptFiles) run(ctx context.Context) {
+	ticker := time.NewTicker(keptCheck)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			k.expire()
+		}
+	}
+}
+
 // openKeptFiles removes what an earlier process kept.
 func openKeptFiles(dir string, log *zap.Logger) (*keptFiles, error) {
 	if err := os.RemoveAll(dir); err != nil {
@@ -51,7 +70,6 @@ func openKeptFiles(dir string, log *zap.Logger) (*keptFiles, error) {
 func (k *keptFiles) acquire(id ids.JobID) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.expireLocked()
 	j := k.mu.jobs[id]
 	if j == nil {
 		j = &keptJob{}
@@ -67,7 +85,6 @@ func (k *keptFiles) path(id ids.JobID) string { return filepath.Join(k.dir, stri
 func (k *keptFiles) release(id ids.JobID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.expireLocked()
 	j := k.mu.jobs[id]
 	j.executors--
 	j.since = time.Now()
@@ -90,7 +107,9 @@ func (k *keptFiles) forget(id ids.JobID) {
 	}
 }
 
-func (k *keptFiles) expireLocked() {
+func (k *keptFiles) expire() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for id, j := range k.mu.jobs {
 		if j.executors == 0 && time.Since(j.since) > keptMax {
 			k.removeLocked(id)

@@ -126,7 +126,12 @@ var errRefused = errors.New("refused by the JobManager")
 // TaskManager for good, or has never been reached for
 // taskmanager.registration.timeout. All executors have ended when it returns.
 func (t *TaskManager) Run(ctx context.Context) error {
+	var kept sync.WaitGroup
+	expiring, stopExpiring := context.WithCancel(ctx)
+	kept.Go(func() { t.kept.run(expiring) })
 	err := t.keepSession(ctx)
+	stopExpiring()
+	kept.Wait()
 	t.shutDown()
 	return err
 }

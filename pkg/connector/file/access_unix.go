@@ -24,17 +24,20 @@ func isHopeless(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOTDIR)
 }
 
-// linkNoReplace gives a file a second name, or its only new one where the file
-// system has no links, and fails with fs.ErrExist rather than replace a file.
-func linkNoReplace(from, to string) error {
-	err := os.Link(from, to)
-	if err == nil || errors.Is(err, fs.ErrExist) {
+// moveNoReplace gives a file another name, and fails with fs.ErrExist rather than
+// replace a file. Where the file system can it does so at once: between two steps
+// a process of another attempt might remove the one name that is left after the
+// other was taken. Elsewhere both names are there for a moment.
+func moveNoReplace(from, to string) error {
+	err := renameNoReplace(from, to)
+	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EMLINK) {
-		if renameErr := renameNoReplace(from, to); !errors.Is(renameErr, errors.ErrUnsupported) {
-			return renameErr
-		}
+	if err := os.Link(from, to); err != nil {
+		return err
 	}
-	return err
+	if err := os.Remove(from); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -152,8 +152,8 @@ func (c *committer) Abort(ctx context.Context, committables []operator.Committab
 	return nil
 }
 
-// publish gives a pending file its visible name. A crash between the two
-// steps leaves both names, which the next commit tidies up.
+// publish gives a pending file its visible name. Where that takes two steps a
+// crash between them leaves both names, which the next commit tidies up.
 func (c *committer) publish(t committable) error {
 	pending, visible := filepath.Join(c.dir, pendingName(t.name)), filepath.Join(c.dir, t.name)
 	info, err := os.Lstat(pending)
@@ -166,7 +166,10 @@ func (c *committer) publish(t committable) error {
 		return operator.Permanentf("commit output: %s has %d bytes, but the checkpoint prepared %d: it was changed by somebody else",
 			absolute(pending), info.Size(), t.size)
 	}
-	err = linkNoReplace(pending, visible)
+	err = moveNoReplace(pending, visible)
+	if err == nil {
+		return nil // what has the pending name from here on was taken back
+	}
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
 		// Somebody was faster, such as a process of an older attempt that does
 		// not know yet that it was replaced.

@@ -73,10 +73,14 @@ func (c *committer) revoke(n committedName, r operator.Recovery) error {
 	visible, pending := filepath.Join(c.dir, name), filepath.Join(c.dir, pendingName(name))
 	remove := []string{pending, visible} // in this order, so that nobody makes it visible again
 	if mayBeInSavepoint(n, r) {
-		// Both names may be there, when a commit was interrupted between them.
-		if err := linkNoReplace(visible, pending); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		err := moveNoReplace(visible, pending)
+		if !errors.Is(err, fs.ErrExist) {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
 			return err
 		}
+		// Both names are there: a commit was interrupted between them.
 		remove = []string{visible}
 	}
 	for _, path := range remove {

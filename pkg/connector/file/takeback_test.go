@@ -82,6 +82,32 @@ func TestTakenBackForASavepointIsPendingAgain(t *testing.T) {
 	}
 }
 
+// A process that does not know yet that it was replaced commits what is taken
+// back at the same time: of what a savepoint may hold a name is left.
+func TestTakeBackWhileAnOldProcessCommits(t *testing.T) {
+	const two = "out-1.1-0-2.jsonl"
+	dir := t.TempDir()
+	h := open(t, dir, 1, 0)
+	h.write("a")
+	savepoint := h.persist(h.prepare(2))
+	c := h.committer.(*committer)
+	recovery := operator.Recovery{Attempt: ids.AttemptID{Token: 1, Number: 2}, Restored: 1, Savepoints: []ids.CheckpointID{2}}
+	for range 500 {
+		committed := make(chan error, 1)
+		go func() { committed <- c.Commit(t.Context(), savepoint) }()
+		if err := c.Recover(t.Context(), recovery); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-committed; err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Recover(t.Context(), recovery); err != nil {
+			t.Fatal(err)
+		}
+		h.expect("taken back", pendingOf(two))
+	}
+}
+
 func pendingOf(name string) string { return "." + name + pendingSuffix }
 
 // path is that of a file by the short name that list gives it.

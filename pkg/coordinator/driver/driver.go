@@ -31,7 +31,7 @@ type Machine interface {
 // return at once; what comes of a call arrives as an event by Deliver or
 // Report. They are called on the driver's goroutine.
 type Cluster interface {
-	RequestSlots(job ids.JobID, attempt ids.AttemptID, count int)
+	RequestSlots(job ids.JobID, attempt ids.AttemptID, count int, avoid []ids.TaskManagerID)
 	ReleaseSlots(job ids.JobID, attempt ids.AttemptID)
 	LaunchExecutor(executor ids.ExecutorID, slots int)
 	StopExecutor(executor ids.ExecutorID, kill bool, grace time.Duration)
@@ -43,11 +43,12 @@ type Cluster interface {
 // CheckpointStore is where checkpoints are; *checkpointstore.Store.
 type CheckpointStore interface {
 	LoadMetadata(ctx context.Context, uri string) (*snapshot.CompletedCheckpoint, string, error)
+	VerifyState(ctx context.Context, base string, handle snapshot.StateHandle) error
 	IsVisible(ctx context.Context, uri string) (bool, error)
 	PersistMetadata(ctx context.Context, loc checkpointstore.Location, checkpoint *snapshot.CompletedCheckpoint) (string, error)
 	DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) error
 	DiscardCheckpoint(ctx context.Context, loc checkpointstore.Location) error
-	DiscardRetained(ctx context.Context, uri string) (left int, err error)
+	DiscardRetained(ctx context.Context, uri string, expected checkpointstore.Expected) (left int, err error)
 	Sweep(ctx context.Context, request checkpointstore.SweepRequest) (checkpointstore.SweepResult, error)
 }
 
@@ -261,11 +262,13 @@ func (d *Driver) carryOut(ctx context.Context, effect coordinator.Effect) (End, 
 		d.writer.enqueue(recordWrite{publish: &e})
 	case coordinator.LoadCheckpoint:
 		d.workers.Go(func() { d.load(ctx, e) })
+	case coordinator.VerifyState:
+		d.workers.Go(func() { d.verify(ctx, e) })
 	case coordinator.PersistMetadata:
 		d.workers.Go(func() { d.persist(ctx, e) })
 
 	case coordinator.RequestSlots:
-		cluster.RequestSlots(job, e.Attempt, e.Count)
+		cluster.RequestSlots(job, e.Attempt, e.Count, e.Avoid)
 	case coordinator.ReleaseSlots:
 		cluster.ReleaseSlots(job, e.Attempt)
 	case coordinator.LaunchExecutor:
@@ -336,7 +339,12 @@ func (d *Driver) discardCheckpoint(e coordinator.DiscardCheckpoint) {
 			if !e.Claimed {
 				return false, d.options.Checkpoints.DiscardCheckpoint(ctx, checkpointstore.LocationOf(e.Ref.URI))
 			}
-			left, err := d.options.Checkpoints.DiscardRetained(ctx, e.Ref.URI)
+			left, err := d.options.Checkpoints.DiscardRetained(ctx, e.Ref.URI,
+				checkpointstore.Expected{Job: e.Job, ID: e.Ref.ID, CompletedBy: e.CompletedBy})
+			if errors.Is(err, checkpointstore.ErrUnexpected) {
+				d.log.Warn("where a claimed checkpoint was is something else: it stays", logfield.URI(e.Ref.URI), zap.Error(err))
+				return false, nil
+			}
 			if left > 0 {
 				d.log.Warn("files of a claimed checkpoint stay: one beside it, which may refer to them, cannot be read",
 					logfield.URI(e.Ref.URI), logfield.Count(left))

@@ -1,9 +1,11 @@
 package driver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"sync"
@@ -80,7 +82,7 @@ func (c *cluster) note(format string, args ...any) {
 	c.calls = append(c.calls, fmt.Sprintf(format, args...))
 }
 
-func (c *cluster) RequestSlots(_ ids.JobID, attempt ids.AttemptID, count int) {
+func (c *cluster) RequestSlots(_ ids.JobID, attempt ids.AttemptID, count int, _ []ids.TaskManagerID) {
 	c.note("request %s %d", attempt, count)
 }
 func (c *cluster) ReleaseSlots(_ ids.JobID, attempt ids.AttemptID) { c.note("release %s", attempt) }
@@ -476,6 +478,76 @@ func TestI9NothingToSeeIsNoMissingCheckpoint(t *testing.T) {
 			t.Errorf("a directory without anything: %v", got)
 		}
 	})
+}
+
+// What a task calls corrupt is read here, and what comes of it is what this
+// JobManager finds.
+func TestI9StateIsVerified(t *testing.T) {
+	content := []byte("state")
+	handle := snapshot.StateHandle{Name: "chk-3/f", Size: int64(len(content)), CRC32C: crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli))}
+	flipped := bytes.Clone(content)
+	flipped[2] ^= 1
+	const job = "chk/" + string(testJob) + "/"
+	for name, c := range map[string]struct {
+		stored []byte // nil for none
+		alone  bool   // nothing else of the job is to be seen
+		fault  error  // of every read
+		once   bool   // of the first read only
+		want   coordinator.FailureKind
+	}{
+		"whole":                    {stored: content},
+		"other bytes":              {stored: flipped, want: coordinator.CorruptCheckpoint},
+		"too few":                  {stored: content[:3], want: coordinator.CorruptCheckpoint},
+		"missing":                  {want: coordinator.CorruptCheckpoint},
+		"missing, and all else":    {alone: true, want: coordinator.LostProcess},
+		"missing at the first try": {stored: content, fault: objectstore.ErrNotExist, once: true},
+		"denied":                   {stored: content, fault: objectstore.ErrDenied, want: coordinator.LostProcess},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				put := func(name string, content []byte) {
+					if _, err := w.store.PutIf(t.Context(), job+name, content, objectstore.IfAbsent()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if c.stored != nil {
+					put(handle.Name, c.stored)
+				}
+				if !c.alone {
+					put("chk-3/_metadata", nil)
+				}
+				reads := 0
+				w.fail(func(call faulty.Call) faulty.Fault {
+					if call.Op == faulty.Open && c.fault != nil {
+						if reads++; reads == 1 || !c.once {
+							return faulty.Fault{Before: c.fault}
+						}
+					}
+					return faulty.Fault{}
+				})
+				m := &machine{react: func(event coordinator.Event) []coordinator.Effect {
+					if e, ok := event.(coordinator.JobClaimed); ok {
+						return []coordinator.Effect{coordinator.VerifyState{
+							Token: e.Token, Ref: running(3).Latest, Base: testDir + "/chk/" + string(testJob), Handles: []snapshot.StateHandle{handle},
+						}}
+					}
+					return nil
+				}}
+				d := w.start(m, &cluster{})
+				defer d.Stop()
+				synctest.Wait()
+				whole, not := of[coordinator.StateVerified](m), of[coordinator.StateVerifyFailed](m)
+				var got coordinator.FailureKind
+				if len(not) == 1 {
+					got = not[0].Kind
+				}
+				if len(whole)+len(not) != 1 || got != c.want {
+					t.Errorf("verified %v, failed %v; want kind %v", whole, not, c.want)
+				}
+			})
+		})
+	}
 }
 
 func TestI9LoadThatFailsIsNoPermanentFailure(t *testing.T) {

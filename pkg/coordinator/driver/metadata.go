@@ -48,6 +48,33 @@ func (d *Driver) load(ctx context.Context, e coordinator.LoadCheckpoint) {
 	}
 }
 
+// verify reads state that a task found corrupt, until something is wrong.
+func (d *Driver) verify(ctx context.Context, e coordinator.VerifyState) {
+	for _, h := range e.Handles {
+		err := d.options.Checkpoints.VerifyState(ctx, e.Base, h)
+		if checkpointstore.IsBroken(err) {
+			// As in load.
+			err = d.options.Checkpoints.VerifyState(ctx, e.Base, h)
+		}
+		if errors.Is(err, objectstore.ErrNotExist) {
+			err = d.whyMissing(ctx, e.Ref.URI, err)
+		}
+		if err == nil {
+			continue
+		}
+		kind := coordinator.LostProcess
+		if checkpointstore.IsBroken(err) {
+			kind = coordinator.CorruptCheckpoint
+			d.log.Error("state to restore is corrupt", logfield.URI(e.Ref.URI), zap.Error(err))
+		} else {
+			d.log.Warn("state to restore could not be read", logfield.URI(e.Ref.URI), zap.Error(err))
+		}
+		d.mail.put(coordinator.StateVerifyFailed{Token: e.Token, Ref: e.Ref, Reason: err.Error(), Kind: kind})
+		return
+	}
+	d.mail.put(coordinator.StateVerified{Token: e.Token, Ref: e.Ref})
+}
+
 // whyMissing looks again when the metadata of a checkpoint of the job's own is
 // missing: unless something else of the job is to be seen where it was, that
 // is no answer about the checkpoint (I9).

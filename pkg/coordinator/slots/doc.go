@@ -10,7 +10,8 @@
 //   - Requests are served in the order in which they came, but one that does
 //     not fit holds up nobody: streaming jobs stay, so the slots that it lacks
 //     may not come for days, and meanwhile a smaller job could run.
-//   - A grant takes slots where the fewest are used, so subtasks spread.
+//   - A grant takes slots where the fewest are used, so subtasks spread, and where
+//     the job would rather not be only if there are no others.
 //   - A lease belongs to an attempt. A newer attempt's request ends the leases
 //     and requests of older attempts of the same job, and whatever an older
 //     attempt still says changes nothing (I8). So a lost reply leaks nothing:

@@ -66,6 +66,7 @@ type job struct {
 	attempt ids.AttemptID
 	leased  []Slot
 	want    int // slots of the waiting request; 0 for none
+	avoid   []ids.TaskManagerID
 	told    int // Free of the last Shortage, -1 before the first
 }
 
@@ -100,8 +101,9 @@ func (t *Table) Lose(id ids.TaskManagerID) []Notice {
 
 // Request asks for count slots at once for an attempt of a job. It ends what
 // older attempts of the job hold or wait for. Repeated by the same attempt it
-// repeats the answer.
-func (t *Table) Request(id ids.JobID, attempt ids.AttemptID, count int) []Notice {
+// repeats the answer. Slots of the TaskManagers in avoid are granted when there
+// are not enough others.
+func (t *Table) Request(id ids.JobID, attempt ids.AttemptID, count int, avoid ...ids.TaskManagerID) []Notice {
 	if count < 1 {
 		return nil
 	}
@@ -124,7 +126,7 @@ func (t *Table) Request(id ids.JobID, attempt ids.AttemptID, count int) []Notice
 	if j.want == 0 {
 		t.queue = append(t.queue, j)
 	}
-	j.want, j.told = count, -1
+	j.want, j.told, j.avoid = count, -1, avoid
 	return t.serve()
 }
 
@@ -193,12 +195,26 @@ func (t *Table) serve() []Notice {
 }
 
 // lease takes free slots for a job, each from the TaskManager with the fewest
-// used; of equals, the first by ID.
+// used among those that it does not avoid, then among the others; of equals, the
+// first by ID.
 func (t *Table) lease(j *job) {
 	candidates := t.sorted()
+	avoids := func(tm *taskManager) bool { return slices.Contains(j.avoid, tm.id) }
+	slices.SortStableFunc(candidates, func(a, b *taskManager) int {
+		switch {
+		case avoids(a) == avoids(b):
+			return 0
+		case avoids(a):
+			return 1
+		}
+		return -1
+	})
 	for range j.want {
 		var best *taskManager
 		for _, tm := range candidates {
+			if best != nil && avoids(tm) && !avoids(best) {
+				break
+			}
 			if tm.used < len(tm.held) && (best == nil || tm.used < best.used) {
 				best = tm
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestScripts plays the transcripts in testdata. Commands: register tm=… slots=…,
-// lose tm=…, request|release job=… attempt=T.N count=…, forget job=….
+// lose tm=…, request|release job=… attempt=T.N count=… [avoid=…], forget job=….
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var table Table
@@ -35,6 +35,12 @@ func TestScripts(t *testing.T) {
 				}
 				return a
 			}
+			avoid := func() (list []ids.TaskManagerID) {
+				for _, tm := range strings.Fields(strings.ReplaceAll(arg("avoid"), ",", " ")) {
+					list = append(list, ids.TaskManagerID(tm))
+				}
+				return list
+			}
 			var notices []Notice
 			switch d.Cmd {
 			case "register":
@@ -42,7 +48,7 @@ func TestScripts(t *testing.T) {
 			case "lose":
 				notices = table.Lose(ids.TaskManagerID(arg("tm")))
 			case "request":
-				notices = table.Request(ids.JobID(arg("job")), attempt(), number("count"))
+				notices = table.Request(ids.JobID(arg("job")), attempt(), number("count"), avoid()...)
 			case "release":
 				notices = table.Release(ids.JobID(arg("job")), attempt())
 			case "forget":

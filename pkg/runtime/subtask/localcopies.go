@@ -43,6 +43,7 @@ type localCopies struct {
 	present  map[string]bool // what files/ has
 	pending  []localFile     // of the snapshot that is being written
 	err      error           // why the pending set is not whole, or something was not removed
+	told     string          // the cause that takeErr returned last, if it lasts
 }
 
 // localFile is a line of a manifest.
@@ -243,13 +244,27 @@ func (l *localCopies) fail(err error) {
 	}
 }
 
-// takeErr returns what went wrong since the last time.
+// takeErr returns what went wrong since the last time, unless the same has gone
+// wrong each time since it was returned: a disk that is full or read-only would
+// be told of with every checkpoint.
 func (l *localCopies) takeErr() error {
 	if l.isOff() {
 		return nil
 	}
 	err := l.err
 	l.err = nil
+	if err == nil {
+		l.told = ""
+		return nil
+	}
+	cause := err // what is around it names another file each time
+	for next := errors.Unwrap(cause); next != nil; next = errors.Unwrap(cause) {
+		cause = next
+	}
+	if cause.Error() == l.told {
+		return nil
+	}
+	l.told = cause.Error()
 	return err
 }
 
