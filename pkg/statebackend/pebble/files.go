@@ -390,6 +390,9 @@ func options(opts *pebble.Options) *pebble.Options {
 	if opts.FS == nil {
 		opts.FS = vfs.Default
 	}
+	if opts.EventListener == nil {
+		opts.EventListener = returning()
+	}
 	if opts.Comparer == nil {
 		opts.Comparer = pebble.DefaultComparer
 	}
@@ -410,8 +413,14 @@ func quiet(opts *pebble.Options) *pebble.Options {
 	opts = opts.Clone()
 	opts.ErrorIfNotExists = true
 	opts.DisableAutomaticCompactions = true
-	opts.EventListener = nil
+	opts.EventListener = returning()
 	return opts
+}
+
+// returning is a listener that lets damaged blocks be errors of the calls that
+// read them. Without one Pebble has its logger end the process.
+func returning() *pebble.EventListener {
+	return &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 }
 
 // openExisting opens the DB in dir, to be changed and captured, and never makes one.
