@@ -148,7 +148,11 @@ func TestRestoredFilesStayAsTheyAre(t *testing.T) {
 // A file that is missing, was cut off or is not what it is called is an error
 // that names it; there is no part of the state without it.
 func TestDamagedFilesAreNamed(t *testing.T) {
-	parts := filledParts(t, testOptions(), 2, 60, 100)
+	opts := testOptions()
+	// Else what the MANIFEST ends with may be a move of a table, which changes
+	// nothing, and without which the state is the same.
+	opts.DisableAutomaticCompactions = true
+	parts := filledParts(t, opts, 2, 60, 100)
 	opens := map[string]func(parts []filePart, r keygroup.Range) error{
 		"open": func(parts []filePart, r keygroup.Range) error {
 			db, _, err := openFiles(filepath.Join(t.TempDir(), "db"), testOptions(), parts, r)
