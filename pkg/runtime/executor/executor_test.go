@@ -43,6 +43,9 @@ type jobManager struct {
 	hellos   int
 	refuse   string // the reason for refusing further hellos
 	mute     bool   // do not answer heartbeats
+	dir      string // of the executor, if it needs one
+	// amend, if not nil, changes what is deployed to an executor.
+	amend func(*pb.DeployTasks)
 	// changed, if not nil, gets a token for each hello and report, or is full.
 	changed chan<- struct{}
 }
@@ -212,6 +215,9 @@ func (j *jobManager) deploy(t *testing.T, p *operator.Program, parallelism int) 
 			}
 			mine.Tasks = append(mine.Tasks, deployment)
 		}
+		if j.amend != nil {
+			j.amend(mine)
+		}
 		if err := j.sessions[taskManager(i)].Send(&pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Deploy{Deploy: mine}}); err != nil {
 			t.Error(err)
 		}
@@ -265,7 +271,7 @@ func (j *jobManager) start(t *testing.T, i int, p, submitted *operator.Program, 
 	e, err := executor.New(executor.Options{
 		Spec: executor.Spec{
 			Executor: ids.ExecutorID{Job: job, Attempt: attempt, TaskManager: taskManager(i)}, JobName: "numbers",
-			JobManager: "jobmanager:6123", BindHost: "host", Host: "host", Graph: graph.ToProto(submitted.Graph),
+			JobManager: "jobmanager:6123", BindHost: "host", Host: "host", Graph: graph.ToProto(submitted.Graph), Dir: j.dir,
 			Config: map[string]string{"execution.checkpointing.data-inline-threshold": "0"},
 		},
 		Program: p, Network: j.network,

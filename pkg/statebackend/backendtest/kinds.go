@@ -238,20 +238,19 @@ func kindsRun[K comparable](t *testing.T, b statebackend.Backend, draw func(*rap
 					i := rapid.IntRange(0, len(m.views)-1).Draw(t, "view")
 					v := m.views[i]
 					m.views = slices.Delete(m.views, i, i+1)
-					m.verify(t, m.start(t, m.write(t, v)), v.want)
+					defer releaseAll(v.frozen)
+					m.verify(t, m.start(t, takeAll(t, m.backend, v.frozen, m.maxParallelism)), v.want)
 				}
 			},
-			"rescale": func(t *rapid.T) { m.subtasks = m.start(t, m.write(t, m.freeze(t))) },
-			"":        func(*rapid.T) {},
+			"rescale": func(t *rapid.T) {
+				frozen := m.freeze(t).frozen
+				defer releaseAll(frozen)
+				m.subtasks = m.start(t, takeAll(t, m.backend, frozen, m.maxParallelism))
+			},
+			"": func(*rapid.T) {},
 		})
 		m.verify(t, m.subtasks, m.model)
 	})
-}
-
-func releaseAll(frozen []statebackend.Frozen) {
-	for _, f := range frozen {
-		f.Release()
-	}
 }
 
 // at makes key current in the subtask that owns it.
@@ -285,15 +284,6 @@ func (m *kindsMachine[K]) freeze(t *rapid.T) kindsView[K] {
 		v.frozen = append(v.frozen, f)
 	}
 	return v
-}
-
-func (m *kindsMachine[K]) write(t *rapid.T, v kindsView[K]) []stored {
-	var parts []stored
-	for i, f := range v.frozen {
-		parts = append(parts, write(t, f, keygroup.RangeOf(i, len(v.frozen), m.maxParallelism)))
-	}
-	releaseAll(v.frozen)
-	return parts
 }
 
 func (m *kindsMachine[K]) verify(t *rapid.T, subtasks []*kinds[K], want map[K]*held) {

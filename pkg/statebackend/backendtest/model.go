@@ -12,9 +12,8 @@ import (
 
 // view is a freeze of all subtasks that is not written yet, and what it must hold.
 type view[K comparable] struct {
-	frozen      []statebackend.Frozen
-	want        content[K]
-	parallelism int
+	frozen []statebackend.Frozen
+	want   content[K]
 }
 
 // machine is a job of some subtasks beside its model.
@@ -80,9 +79,7 @@ func openAll[K comparable](t rapid.TB, b statebackend.Backend, parallelism, maxP
 
 func (m *machine[K]) stop(t rapid.TB) {
 	for _, v := range m.views {
-		for _, f := range v.frozen {
-			f.Release()
-		}
+		releaseAll(v.frozen)
 	}
 	m.views = nil
 	for _, o := range m.subtasks {
@@ -254,50 +251,44 @@ func (m *machine[K]) countEntries(t *rapid.T) {
 }
 
 func (m *machine[K]) freeze(t *rapid.T) {
-	if len(m.views) == viewsMax {
-		return
+	if len(m.views) < viewsMax {
+		m.views = append(m.views, view[K]{want: m.model.clone(), frozen: m.freezeAll(t)})
 	}
-	v := view[K]{want: m.model.clone(), parallelism: m.parallelism}
+}
+
+func (m *machine[K]) freezeAll(t *rapid.T) (frozen []statebackend.Frozen) {
 	for _, o := range m.subtasks {
 		f, err := o.keyed.Backend().Freeze()
 		must(t, err)
-		v.frozen = append(v.frozen, f)
+		frozen = append(frozen, f)
 	}
-	m.views = append(m.views, v)
+	return frozen
 }
 
 // write writes a random view, now that more has changed, and looks at what a
 // job restored from it has.
-func (m *machine[K]) write(t *rapid.T) []stored {
+func (m *machine[K]) write(t *rapid.T) {
 	if len(m.views) == 0 {
-		return nil
+		return
 	}
 	i := rapid.IntRange(0, len(m.views)-1).Draw(t, "view")
 	v := m.views[i]
-	var parts []stored
-	for j, f := range v.frozen {
-		parts = append(parts, write(t, f, keygroup.RangeOf(j, v.parallelism, m.maxParallelism)))
-		f.Release()
-	}
 	m.views = slices.Delete(m.views, i, i+1)
+	defer releaseAll(v.frozen)
 	restored := &machine[K]{backend: m.backend, maxParallelism: m.maxParallelism, encoding: m.encoding}
-	restored.start(t, parts)
+	restored.start(t, takeAll(t, m.backend, v.frozen, m.maxParallelism))
 	restored.verify(t, v.want)
 	restored.stop(t)
-	return parts
 }
 
 // rescale goes on from a snapshot of now at another parallelism.
 func (m *machine[K]) rescale(t *rapid.T) {
-	var parts []stored
-	for i, o := range m.subtasks {
-		f, err := o.keyed.Backend().Freeze()
-		must(t, err)
+	frozen := m.freezeAll(t)
+	defer releaseAll(frozen)
+	for _, o := range m.subtasks {
 		must(t, o.keyed.Backend().Close()) // a view outlives its state
-		parts = append(parts, write(t, f, keygroup.RangeOf(i, m.parallelism, m.maxParallelism)))
-		f.Release()
 	}
-	m.start(t, parts)
+	m.start(t, takeAll(t, m.backend, frozen, m.maxParallelism))
 }
 
 // verify compares everything that the subtasks hold with want: every key is

@@ -342,6 +342,13 @@ func (v *frozen) Files(ctx context.Context) (statebackend.FileSet, error) {
 	f := &v.state.files
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.closed && f.views == 0 {
+		// A view outlives its state, whose directory is gone with all files.
+		clear(f.byBlock)
+		if err := os.MkdirAll(f.dir, 0o700); err != nil {
+			return statebackend.FileSet{}, err
+		}
+	}
 	f.views++
 	v.inUse = true
 	set := statebackend.FileSet{States: states}

@@ -99,7 +99,7 @@ func (b *Backend) segmentShare() int64 {
 // lsmOptions are the options of a database.
 func (b *Backend) lsmOptions() *lsm.Options {
 	o := &lsm.Options{
-		Cache: b.cache, FS: withoutSync(b.options.FS), DisableWAL: true, Logger: silent{},
+		Cache: b.cache, FS: withoutSync(b.options.FS), DisableWAL: true, Logger: silent{}, EventListener: returning(),
 		FormatMajorVersion: lsm.FormatNewest,
 		// Everything comes in sorted files: the memtable stays empty.
 		MemTableSize: 64 << 10, MaxOpenFiles: 1000,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -57,6 +58,9 @@ func splitClock(o *lsm.Options, p statebackend.RestoredPart) (filePart, clockRea
 			part.Files = append(part.Files, f)
 			continue
 		}
+		if content != nil {
+			return part, clockRead{}, fmt.Errorf("%w: key groups %s have two files %s", statebackend.ErrCorrupt, p.Range, clockFile)
+		}
 		file, err := o.FS.Open(f.Path)
 		if err != nil {
 			return part, clockRead{}, fmt.Errorf("read %s: %w", clockFile, err)
@@ -72,7 +76,10 @@ func splitClock(o *lsm.Options, p statebackend.RestoredPart) (filePart, clockRea
 	}
 	clock := clockRead{now: int64(binary.LittleEndian.Uint64(content))}
 	for _, b := range content[clockBytes:] {
-		clock.keepsAge = append(clock.keepsAge, b != 0)
+		clock.keepsAge = append(clock.keepsAge, b == 1)
+	}
+	if clock.now < 0 || slices.ContainsFunc(content[clockBytes:], func(b byte) bool { return b > 1 }) {
+		return part, clockRead{}, fmt.Errorf("%w: file %s of key groups %s holds %x", statebackend.ErrCorrupt, clockFile, p.Range, content)
 	}
 	return part, clock, nil
 }

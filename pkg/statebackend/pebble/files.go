@@ -78,6 +78,8 @@ func captureFiles(db *pebble.DB, fs vfs.FS, dir string) (_ []statebackend.File, 
 		case kind == unknownFile && strings.HasSuffix(name, ".log") && info.Size() == 0:
 			// Pebble makes a WAL even if it is never to be written.
 			continue
+		case kind == manifestFile && info.Size() == 0:
+			return nil, fmt.Errorf("file %s is empty: the database was opened and has not begun its own; see beginManifest", name)
 		case kind == unknownFile:
 			return nil, fmt.Errorf("file %s, of %d bytes, is none of a database without WAL and blob files", name, info.Size())
 		}
@@ -145,6 +147,17 @@ func openPart(dir string, opts *pebble.Options, p usedPart) (*pebble.DB, map[str
 		return nil, nil, p.wrap(closeAfter(db, err))
 	}
 	return db, origins, nil
+}
+
+// beginManifest has an opened DB write a MANIFEST of its own. Pebble does that
+// with the first change, and until then takes the one it has read for empty:
+// captureFiles would have no tables. The change is to take out what is behind
+// all key groups, where nothing is.
+func beginManifest(db *pebble.DB) error {
+	if err := db.Excise(background(), pebble.KeyRange{Start: []byte{0xff, 0xff}, End: []byte{0xff, 0xff, 0xff}}); err != nil {
+		return fmt.Errorf("begin a MANIFEST: %w", err)
+	}
+	return nil
 }
 
 // readFiles calls each for every entry of key groups r in parts, in the order
@@ -377,6 +390,9 @@ func options(opts *pebble.Options) *pebble.Options {
 	if opts.FS == nil {
 		opts.FS = vfs.Default
 	}
+	if opts.EventListener == nil {
+		opts.EventListener = returning()
+	}
 	if opts.Comparer == nil {
 		opts.Comparer = pebble.DefaultComparer
 	}
@@ -397,15 +413,28 @@ func quiet(opts *pebble.Options) *pebble.Options {
 	opts = opts.Clone()
 	opts.ErrorIfNotExists = true
 	opts.DisableAutomaticCompactions = true
-	opts.EventListener = nil
+	opts.EventListener = returning()
 	return opts
 }
 
-// openExisting opens the DB in dir and never makes one.
+// returning is a listener that lets damaged blocks be errors of the calls that
+// read them. Without one Pebble has its logger end the process.
+func returning() *pebble.EventListener {
+	return &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
+}
+
+// openExisting opens the DB in dir, to be changed and captured, and never makes one.
 func openExisting(dir string, opts *pebble.Options) (*pebble.DB, error) {
 	opts = opts.Clone()
 	opts.ErrorIfNotExists = true
-	return pebble.Open(dir, opts)
+	db, err := pebble.Open(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := beginManifest(db); err != nil {
+		return nil, closeAfter(db, err)
+	}
+	return db, nil
 }
 
 // closeAfter closes db and returns err, or else what went wrong with closing.

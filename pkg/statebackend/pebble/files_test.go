@@ -35,6 +35,7 @@ func testOptions() *pebble.Options {
 		FS:                          withoutSync(vfs.Default),
 		DisableWAL:                  true,
 		Logger:                      quietLogger{},
+		EventListener:               returning(), // as the backend's options have it
 		FormatMajorVersion:          pebble.FormatTableFormatV6,
 		LBaseMaxBytes:               4 << 10,
 		L0CompactionThreshold:       3,

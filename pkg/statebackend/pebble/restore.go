@@ -179,7 +179,7 @@ func (s *State) open(options *lsm.Options, native []nativePart) error {
 	if err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}
-	s.store = &store{backend: s.backend, db: db, options: options, dir: s.options.Dir, columns: map[int]column{}, origins: origins, valueMax: s.backend.options.ValueBytesMax, users: 1}
+	s.store = &store{backend: s.backend, db: db, options: options, dir: s.options.Dir, columns: map[int]column{}, origins: origins, level0: level0Of(db), valueMax: s.backend.options.ValueBytesMax, users: 1}
 	s.store.changed.L = &s.store.mu
 	s.store.closeAll = func() error {
 		return errors.Join(db.Close(), options.FS.RemoveAll(s.options.Dir))

@@ -537,15 +537,17 @@ func TestCrashLeavesGarbage(t *testing.T) {
 		must(t, vfs.LinkOrCopy(vfs.Default, part.Files[i].Path, to))
 		part.Files[i].Path = to
 	}
-	f.Release()
 	j.change(t, 2)
 	later := j.freeze(t)
 	canonical(t, later, all)
 	// The process is gone: what it had on disk is there as it was.
 	garbage := filepath.Join(dir, "garbage")
 	must(t, os.CopyFS(garbage, os.DirFS(filepath.Join(dir, "state"))))
+	f.Release()
 	later.Release()
 	must(t, j.keyed.Backend().Close())
+	must(t, b.Close()) // waits for what the views leave behind
+	b = pebble.New(pebble.Options{})
 	must(t, os.CopyFS(filepath.Join(dir, "state"), os.DirFS(garbage)))
 	again := start(part)
 	if got := again.now(t, all); !bytes.Equal(got.Data, want.Data) {

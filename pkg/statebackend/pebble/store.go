@@ -22,6 +22,8 @@ type store struct {
 	columns  map[int]column // by number
 	valueMax int
 	closeAll func() error
+	// level0 are the sublevels of level 0 and the compactions under way.
+	level0 func() (sublevels int32, compacting int64)
 	// origins are the files that the database uses of restored parts, by its
 	// names; parts by RestoredPart.Number. Does not change.
 	origins map[string]fileOrigin
@@ -123,12 +125,12 @@ func (s *store) relieve() {
 	idle := 0
 	for begin := time.Now(); !s.closed && time.Since(begin) < relieveMax; {
 		s.mu.Unlock()
-		m := s.db.Metrics()
+		sublevels, compacting := s.level0()
 		s.mu.Lock()
-		if m.Levels[0].Sublevels < sublevelsMax {
+		if sublevels < sublevelsMax {
 			return
 		}
-		if m.Compact.NumInProgress > 0 {
+		if compacting > 0 {
 			idle = 0
 		} else if idle++; idle > idleMax {
 			return
@@ -140,6 +142,14 @@ func (s *store) relieve() {
 		})
 		s.changed.Wait()
 		later.Stop()
+	}
+}
+
+// level0Of is level0 of a database.
+func level0Of(db *lsm.DB) func() (sublevels int32, compacting int64) {
+	return func() (int32, int64) {
+		m := db.Metrics()
+		return m.Levels[0].Sublevels, m.Compact.NumInProgress
 	}
 }
 
