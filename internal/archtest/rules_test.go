@@ -31,6 +31,7 @@ var layers = []layer{
 	{path: "pkg/element", level: words, pure: true},
 	{path: "pkg/pb", level: words}, // generated code locks
 	{path: "internal/invariant", level: words, pure: true},
+	{path: "internal/racedetector", level: values, pure: true},
 	{path: "internal/version", level: words},
 	{path: "internal/archtest", level: words},
 	{path: "internal/prototest", level: words},

@@ -3,6 +3,7 @@ package backendtest
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/weirstream/weir/internal/racedetector"
 	"github.com/weirstream/weir/pkg/keygroup"
 	"github.com/weirstream/weir/pkg/state"
 	"github.com/weirstream/weir/pkg/statebackend"
@@ -22,8 +24,17 @@ import (
 // disk it takes from t.TempDir.
 type Factory func(t *testing.T) statebackend.Backend
 
+// checksWithRace are the checks of each property under the race detector: what
+// the states hold is shown without it, and races do not need many.
+const checksWithRace = "15"
+
 // Run runs the suite.
 func Run(t *testing.T, factory Factory) {
+	if f := flag.Lookup("rapid.checks"); racedetector.Enabled && f.Value.String() == f.DefValue {
+		if err := f.Value.Set(checksWithRace); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Run("model/string keys", func(t *testing.T) { modelRun(t, fresh(t, factory), drawString) })
 	t.Run("model/uint64 keys", func(t *testing.T) { modelRun(t, fresh(t, factory), drawWord) })
 	t.Run("model/struct keys", func(t *testing.T) { modelRun(t, fresh(t, factory), drawPair) })
