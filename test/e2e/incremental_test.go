@@ -232,7 +232,7 @@ func TestKilledJobManagerDuringIncrementalCheckpoints(t *testing.T) {
 		t.Errorf("there are no shared files: %+v", last.names)
 	}
 	c.awaitExactly(job, kept...)
-	next := c.submit(slices.Concat(flags, []string{"--from-savepoint", path}, k.args(0))...)
+	next := c.submit(slices.Concat(flags, []string{"--from-savepoint", path}, k.args(fast))...)
 	c.awaitStatus(next, cliresult.Finished)
 	k.check(t, 2, 2)
 	c.awaitExactly(job, kept...)

@@ -129,7 +129,7 @@ func TestRescaleKeepsEveryKindOfState(t *testing.T) {
 		for generation, p := range []parallelisms{{2, 2, 2, 2}, {1, 3, 1, 2}, {4, 1, 3, 1}, {3, 5, 2, 4}, {2, 2, 4, 3}} {
 			args := slices.Concat([]string{"-D", "execution.checkpointing.externalized-checkpoint-retention=RETAIN_ON_CANCELLATION"}, onBackend(on[generation]), from)
 			if generation == 4 {
-				last := c.submit(slices.Concat(args, k.args(0, p.flags()...))...)
+				last := c.submit(slices.Concat(args, k.args(fast, p.flags()...))...)
 				if status := c.awaitStatus(last, cliresult.Finished); status.Restarts != 0 {
 					t.Errorf("%d restarts: %s", status.Restarts, status.Cause)
 				}
