@@ -211,6 +211,17 @@ func takeAll(t *rapid.T, b statebackend.Backend, frozen []statebackend.Frozen, m
 	return parts
 }
 
+// freezeAll freezes the state of all subtasks.
+func freezeAll(t rapid.TB, keyed []statebackend.KeyedState) []statebackend.Frozen {
+	frozen := make([]statebackend.Frozen, len(keyed))
+	for i, k := range keyed {
+		f, err := k.Freeze()
+		must(t, err)
+		frozen[i] = f
+	}
+	return frozen
+}
+
 func releaseAll(frozen []statebackend.Frozen) {
 	for _, f := range frozen {
 		f.Release()

@@ -278,12 +278,11 @@ func (m *evolvingMachine) change(t *rapid.T) {
 // restart goes on from a snapshot of now as a newer version or as the same,
 // at another parallelism.
 func (m *evolvingMachine) restart(t *rapid.T) {
-	var frozen []statebackend.Frozen
+	var keyed []statebackend.KeyedState
 	for _, o := range m.subtasks {
-		f, err := o.keyed.Backend().Freeze()
-		must(t, err)
-		frozen = append(frozen, f)
+		keyed = append(keyed, o.keyed.Backend())
 	}
+	frozen := freezeAll(t, keyed)
 	defer releaseAll(frozen)
 	parts := takeAll(t, m.backend, frozen, evolvingGroups)
 	to := min(len(m.versions)-1, m.version+rapid.SampledFrom([]int{0, 0, 1, 1, 2}).Draw(t, "versions on"))

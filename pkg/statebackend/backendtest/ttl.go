@@ -120,12 +120,11 @@ func (m *ttlMachine) tick() {
 // restore goes on from a snapshot of now, after some time.
 func (m *ttlMachine) restore(t *rapid.T) {
 	m.tick()
-	var frozen []statebackend.Frozen
+	var keyed []statebackend.KeyedState
 	for _, o := range m.subtasks {
-		f, err := o.keyed.Backend().Freeze()
-		must(t, err)
-		frozen = append(frozen, f)
+		keyed = append(keyed, o.keyed.Backend())
 	}
+	frozen := freezeAll(t, keyed)
 	defer releaseAll(frozen)
 	parts := takeAll(t, m.backend, frozen, ttlGroups)
 	at, down := m.now, rapid.Int64Range(-50, 150).Draw(t, "ms down")
