@@ -227,6 +227,7 @@ type (
 		Attempt    ids.AttemptID
 		Checkpoint ids.CheckpointID
 		State      snapshot.SubtaskState
+		Stats      snapshot.SubtaskStats
 	}
 	// CheckpointDeclined means that a subtask cannot take its snapshot.
 	CheckpointDeclined struct {

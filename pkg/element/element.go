@@ -50,6 +50,36 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
+// Alignment says how a barrier and the records in front of it pass each other.
+type Alignment uint8
+
+// The alignments.
+const (
+	// Aligned barriers keep their place; a subtask holds back the channels that
+	// delivered one until all have. With Barrier.AlignedTimeout one that
+	// has waited for longer becomes Unaligned.
+	Aligned Alignment = iota
+	// AtLeastOnce barriers keep their place and hold nothing back.
+	AtLeastOnce
+	// Unaligned barriers overtake records. What they overtook is part of the
+	// checkpoint. On edges where that cannot be (graph.Partitioner.MayOvertake)
+	// they align.
+	Unaligned
+)
+
+// String names the alignment.
+func (a Alignment) String() string {
+	switch a {
+	case Aligned:
+		return "aligned"
+	case AtLeastOnce:
+		return "at-least-once"
+	case Unaligned:
+		return "unaligned"
+	}
+	return fmt.Sprintf("alignment(%d)", uint8(a))
+}
+
 // Barrier is the in-band marker of a checkpoint.
 type Barrier struct {
 	Checkpoint ids.CheckpointID
@@ -58,6 +88,13 @@ type Barrier struct {
 	Savepoint bool
 	// Stop is set for stop-with-savepoint: a source emits nothing after it.
 	Stop bool
+	// Drain is set with Stop when event time is to come to its end first: a
+	// source ends its data before it emits the barrier.
+	Drain     bool
+	Alignment Alignment
+	// AlignedTimeout is how many milliseconds an Aligned barrier may wait in
+	// or in front of a subtask before it becomes Unaligned there; 0 for ever.
+	AlignedTimeout int64
 	// SavepointDir is the directory (path or URI) below which a savepoint gets
 	// its own directory, see checkpointstore.SavepointLocation; empty for a checkpoint.
 	SavepointDir string

@@ -1443,14 +1443,17 @@ func (x *TaskStatusChanged) GetFailure() *Failure {
 }
 
 type CheckpointAcked struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Checkpoint    uint64                 `protobuf:"varint,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	State         *SubtaskState          `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	AlignmentUs   int64                  `protobuf:"varint,3,opt,name=alignment_us,json=alignmentUs,proto3" json:"alignment_us,omitempty"`
-	SyncUs        int64                  `protobuf:"varint,4,opt,name=sync_us,json=syncUs,proto3" json:"sync_us,omitempty"`
-	AsyncUs       int64                  `protobuf:"varint,5,opt,name=async_us,json=asyncUs,proto3" json:"async_us,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint     uint64                 `protobuf:"varint,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	State          *SubtaskState          `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	AlignmentUs    int64                  `protobuf:"varint,3,opt,name=alignment_us,json=alignmentUs,proto3" json:"alignment_us,omitempty"`
+	SyncUs         int64                  `protobuf:"varint,4,opt,name=sync_us,json=syncUs,proto3" json:"sync_us,omitempty"`
+	AsyncUs        int64                  `protobuf:"varint,5,opt,name=async_us,json=asyncUs,proto3" json:"async_us,omitempty"`
+	ProcessedBytes int64                  `protobuf:"varint,6,opt,name=processed_bytes,json=processedBytes,proto3" json:"processed_bytes,omitempty"` // while the barrier was awaited
+	PersistedBytes int64                  `protobuf:"varint,7,opt,name=persisted_bytes,json=persistedBytes,proto3" json:"persisted_bytes,omitempty"` // of channel data, instead of being waited for
+	Unaligned      bool                   `protobuf:"varint,8,opt,name=unaligned,proto3" json:"unaligned,omitempty"`                                 // the barrier overtook records here
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CheckpointAcked) Reset() {
@@ -1516,6 +1519,27 @@ func (x *CheckpointAcked) GetAsyncUs() int64 {
 		return x.AsyncUs
 	}
 	return 0
+}
+
+func (x *CheckpointAcked) GetProcessedBytes() int64 {
+	if x != nil {
+		return x.ProcessedBytes
+	}
+	return 0
+}
+
+func (x *CheckpointAcked) GetPersistedBytes() int64 {
+	if x != nil {
+		return x.PersistedBytes
+	}
+	return 0
+}
+
+func (x *CheckpointAcked) GetUnaligned() bool {
+	if x != nil {
+		return x.Unaligned
+	}
+	return false
 }
 
 type CheckpointDeclined struct {
@@ -2313,15 +2337,18 @@ func (x *DeployTasks) GetDefaultParallelism() int32 {
 // TriggerCheckpoint goes to every executor that runs a source. savepoint_dir
 // travels on in the barriers, because a subtask must know where to write.
 type TriggerCheckpoint struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Checkpoint    uint64                 `protobuf:"varint,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Subtasks      []*SubtaskRef          `protobuf:"bytes,2,rep,name=subtasks,proto3" json:"subtasks,omitempty"` // the sources of this executor
-	Savepoint     bool                   `protobuf:"varint,3,opt,name=savepoint,proto3" json:"savepoint,omitempty"`
-	Stop          bool                   `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`
-	SavepointDir  string                 `protobuf:"bytes,5,opt,name=savepoint_dir,json=savepointDir,proto3" json:"savepoint_dir,omitempty"` // the directory below which it gets its own
-	Base          uint64                 `protobuf:"varint,6,opt,name=base,proto3" json:"base,omitempty"`                                    // the published checkpoint whose shared files may be referred to; 0: none
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint       uint64                 `protobuf:"varint,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Subtasks         []*SubtaskRef          `protobuf:"bytes,2,rep,name=subtasks,proto3" json:"subtasks,omitempty"` // the sources of this executor
+	Savepoint        bool                   `protobuf:"varint,3,opt,name=savepoint,proto3" json:"savepoint,omitempty"`
+	Stop             bool                   `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`
+	SavepointDir     string                 `protobuf:"bytes,5,opt,name=savepoint_dir,json=savepointDir,proto3" json:"savepoint_dir,omitempty"`                // the directory below which it gets its own
+	Base             uint64                 `protobuf:"varint,6,opt,name=base,proto3" json:"base,omitempty"`                                                   // the published checkpoint whose shared files may be referred to; 0: none
+	Drain            bool                   `protobuf:"varint,7,opt,name=drain,proto3" json:"drain,omitempty"`                                                 // event time comes to its end before the barrier
+	Alignment        uint32                 `protobuf:"varint,8,opt,name=alignment,proto3" json:"alignment,omitempty"`                                         // element.Alignment
+	AlignedTimeoutMs uint64                 `protobuf:"varint,9,opt,name=aligned_timeout_ms,json=alignedTimeoutMs,proto3" json:"aligned_timeout_ms,omitempty"` // after which an aligned barrier becomes unaligned; 0: never
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *TriggerCheckpoint) Reset() {
@@ -2392,6 +2419,27 @@ func (x *TriggerCheckpoint) GetSavepointDir() string {
 func (x *TriggerCheckpoint) GetBase() uint64 {
 	if x != nil {
 		return x.Base
+	}
+	return 0
+}
+
+func (x *TriggerCheckpoint) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *TriggerCheckpoint) GetAlignment() uint32 {
+	if x != nil {
+		return x.Alignment
+	}
+	return 0
+}
+
+func (x *TriggerCheckpoint) GetAlignedTimeoutMs() uint64 {
+	if x != nil {
+		return x.AlignedTimeoutMs
 	}
 	return 0
 }
@@ -2917,7 +2965,7 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x11TaskStatusChanged\x12-\n" +
 	"\asubtask\x18\x01 \x01(\v2\x13.weir.v1.SubtaskRefR\asubtask\x12+\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x13.weir.v1.TaskStatusR\x06status\x12*\n" +
-	"\afailure\x18\x03 \x01(\v2\x10.weir.v1.FailureR\afailure\"\xb5\x01\n" +
+	"\afailure\x18\x03 \x01(\v2\x10.weir.v1.FailureR\afailure\"\xa5\x02\n" +
 	"\x0fCheckpointAcked\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x04R\n" +
@@ -2925,7 +2973,10 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\v2\x15.weir.v1.SubtaskStateR\x05state\x12!\n" +
 	"\falignment_us\x18\x03 \x01(\x03R\valignmentUs\x12\x17\n" +
 	"\async_us\x18\x04 \x01(\x03R\x06syncUs\x12\x19\n" +
-	"\basync_us\x18\x05 \x01(\x03R\aasyncUs\"{\n" +
+	"\basync_us\x18\x05 \x01(\x03R\aasyncUs\x12'\n" +
+	"\x0fprocessed_bytes\x18\x06 \x01(\x03R\x0eprocessedBytes\x12'\n" +
+	"\x0fpersisted_bytes\x18\a \x01(\x03R\x0epersistedBytes\x12\x1c\n" +
+	"\tunaligned\x18\b \x01(\bR\tunaligned\"{\n" +
 	"\x12CheckpointDeclined\x12-\n" +
 	"\asubtask\x18\x01 \x01(\v2\x13.weir.v1.SubtaskRefR\asubtask\x12\x1e\n" +
 	"\n" +
@@ -2991,7 +3042,7 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"savepoints\x18\a \x03(\x04R\n" +
 	"savepoints\x12\x1c\n" +
 	"\tsuspended\x18\b \x01(\bR\tsuspended\x12/\n" +
-	"\x13default_parallelism\x18\t \x01(\x05R\x12defaultParallelism\"\xcf\x01\n" +
+	"\x13default_parallelism\x18\t \x01(\x05R\x12defaultParallelism\"\xb1\x02\n" +
 	"\x11TriggerCheckpoint\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x04R\n" +
@@ -3000,7 +3051,10 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\tsavepoint\x18\x03 \x01(\bR\tsavepoint\x12\x12\n" +
 	"\x04stop\x18\x04 \x01(\bR\x04stop\x12#\n" +
 	"\rsavepoint_dir\x18\x05 \x01(\tR\fsavepointDir\x12\x12\n" +
-	"\x04base\x18\x06 \x01(\x04R\x04base\"d\n" +
+	"\x04base\x18\x06 \x01(\x04R\x04base\x12\x14\n" +
+	"\x05drain\x18\a \x01(\bR\x05drain\x12\x1c\n" +
+	"\talignment\x18\b \x01(\rR\talignment\x12,\n" +
+	"\x12aligned_timeout_ms\x18\t \x01(\x04R\x10alignedTimeoutMs\"d\n" +
 	"\x10NotifyCheckpoint\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x04R\n" +

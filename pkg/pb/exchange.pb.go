@@ -202,19 +202,21 @@ func (x *Credit) GetBytes() int64 {
 // Frame is written and read by hand (pkg/transport) in this wire format, so
 // that the records are not copied twice.
 type Frame struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Channel       uint32                 `protobuf:"varint,1,opt,name=channel,proto3" json:"channel,omitempty"` // input channel number of the consumer
-	Kind          uint32                 `protobuf:"varint,2,opt,name=kind,proto3" json:"kind,omitempty"`       // element.Kind
-	Count         uint32                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	Data          []byte                 `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
-	Checkpoint    uint64                 `protobuf:"varint,5,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	BarrierFlags  uint32                 `protobuf:"varint,6,opt,name=barrier_flags,json=barrierFlags,proto3" json:"barrier_flags,omitempty"` // 1 savepoint, 2 stop
-	SavepointDir  string                 `protobuf:"bytes,7,opt,name=savepoint_dir,json=savepointDir,proto3" json:"savepoint_dir,omitempty"`
-	Watermark     int64                  `protobuf:"zigzag64,8,opt,name=watermark,proto3" json:"watermark,omitempty"`
-	Idle          bool                   `protobuf:"varint,9,opt,name=idle,proto3" json:"idle,omitempty"`
-	Base          uint64                 `protobuf:"varint,10,opt,name=base,proto3" json:"base,omitempty"` // of a barrier: the published checkpoint whose shared files may be referred to
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Channel          uint32                 `protobuf:"varint,1,opt,name=channel,proto3" json:"channel,omitempty"` // input channel number of the consumer
+	Kind             uint32                 `protobuf:"varint,2,opt,name=kind,proto3" json:"kind,omitempty"`       // element.Kind
+	Count            uint32                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Data             []byte                 `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	Checkpoint       uint64                 `protobuf:"varint,5,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	BarrierFlags     uint32                 `protobuf:"varint,6,opt,name=barrier_flags,json=barrierFlags,proto3" json:"barrier_flags,omitempty"` // 1 savepoint, 2 stop, 4 drain
+	SavepointDir     string                 `protobuf:"bytes,7,opt,name=savepoint_dir,json=savepointDir,proto3" json:"savepoint_dir,omitempty"`
+	Watermark        int64                  `protobuf:"zigzag64,8,opt,name=watermark,proto3" json:"watermark,omitempty"`
+	Idle             bool                   `protobuf:"varint,9,opt,name=idle,proto3" json:"idle,omitempty"`
+	Base             uint64                 `protobuf:"varint,10,opt,name=base,proto3" json:"base,omitempty"`                                                   // of a barrier: the published checkpoint whose shared files may be referred to
+	Alignment        uint32                 `protobuf:"varint,11,opt,name=alignment,proto3" json:"alignment,omitempty"`                                         // element.Alignment
+	AlignedTimeoutMs uint64                 `protobuf:"varint,12,opt,name=aligned_timeout_ms,json=alignedTimeoutMs,proto3" json:"aligned_timeout_ms,omitempty"` // after which an aligned barrier becomes unaligned; 0: never
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Frame) Reset() {
@@ -317,6 +319,20 @@ func (x *Frame) GetBase() uint64 {
 	return 0
 }
 
+func (x *Frame) GetAlignment() uint32 {
+	if x != nil {
+		return x.Alignment
+	}
+	return 0
+}
+
+func (x *Frame) GetAlignedTimeoutMs() uint64 {
+	if x != nil {
+		return x.AlignedTimeoutMs
+	}
+	return 0
+}
+
 var File_weir_v1_exchange_proto protoreflect.FileDescriptor
 
 const file_weir_v1_exchange_proto_rawDesc = "" +
@@ -332,7 +348,7 @@ const file_weir_v1_exchange_proto_rawDesc = "" +
 	"\fwire_version\x18\x04 \x01(\rR\vwireVersion\"8\n" +
 	"\x06Credit\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\rR\achannel\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x8f\x02\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xdb\x02\n" +
 	"\x05Frame\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\rR\achannel\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x14\n" +
@@ -346,7 +362,9 @@ const file_weir_v1_exchange_proto_rawDesc = "" +
 	"\twatermark\x18\b \x01(\x12R\twatermark\x12\x12\n" +
 	"\x04idle\x18\t \x01(\bR\x04idle\x12\x12\n" +
 	"\x04base\x18\n" +
-	" \x01(\x04R\x04baseB&Z$github.com/weirstream/weir/pkg/pb;pbb\x06proto3"
+	" \x01(\x04R\x04base\x12\x1c\n" +
+	"\talignment\x18\v \x01(\rR\talignment\x12,\n" +
+	"\x12aligned_timeout_ms\x18\f \x01(\x04R\x10alignedTimeoutMsB&Z$github.com/weirstream/weir/pkg/pb;pbb\x06proto3"
 
 var (
 	file_weir_v1_exchange_proto_rawDescOnce sync.Once

@@ -149,6 +149,22 @@ type SubtaskState struct {
 	EndOfData bool
 }
 
+// SubtaskStats is what a subtask measured of its part of a checkpoint, by the
+// clock of its host.
+type SubtaskStats struct {
+	// Alignment is the time from the first barrier to the snapshot; 0 for a
+	// source, which has one barrier.
+	Alignment time.Duration
+	// Sync is the part of the snapshot in which no record was processed, Async
+	// the time from there to the acknowledgement.
+	Sync, Async time.Duration
+	// ProcessedBytes of records were processed from the first barrier to the
+	// last; PersistedBytes were stored as channel state.
+	ProcessedBytes, PersistedBytes int64
+	// Unaligned: the barrier overtook records here.
+	Unaligned bool
+}
+
 // Split is one entry of a source's split list. Its place in the list is its
 // identity: split i belongs to subtask i mod parallelism.
 type Split struct {

@@ -28,12 +28,15 @@ const (
 	fieldWatermark    = 8
 	fieldIdle         = 9
 	fieldBase         = 10
+	fieldAlignment    = 11
+	fieldTimeout      = 12
 )
 
 // The bits of barrier_flags.
 const (
 	flagSavepoint = 1 << iota
 	flagStop
+	flagDrain
 )
 
 // frameCodec is gRPC's protobuf codec, except that it writes and reads *Frame
@@ -131,13 +134,18 @@ func appendTrailer(b []byte, f *Frame) []byte {
 	if f.Barrier.Stop {
 		flags |= flagStop
 	}
+	if f.Barrier.Drain {
+		flags |= flagDrain
+	}
 	b = appendNumber(b, fieldBarrierFlags, flags)
 	if f.Barrier.SavepointDir != "" {
 		b = protowire.AppendString(protowire.AppendTag(b, fieldSavepointDir, protowire.BytesType), f.Barrier.SavepointDir)
 	}
 	b = appendNumber(b, fieldWatermark, protowire.EncodeZigZag(f.Watermark))
 	b = appendNumber(b, fieldIdle, protowire.EncodeBool(f.Idle))
-	return appendNumber(b, fieldBase, uint64(f.Barrier.Base))
+	b = appendNumber(b, fieldBase, uint64(f.Barrier.Base))
+	b = appendNumber(b, fieldAlignment, uint64(f.Barrier.Alignment))
+	return appendNumber(b, fieldTimeout, uint64(f.Barrier.AlignedTimeout))
 }
 
 // decodeFrame reads a frame whose records stay where gRPC put them, if they
@@ -236,7 +244,8 @@ func parseFrame(b []byte, f *Frame) error {
 				return errors.New("savepoint directory is not UTF-8")
 			}
 			f.Barrier.SavepointDir = string(v)
-		case fieldChannel, fieldKind, fieldCount, fieldCheckpoint, fieldBarrierFlags, fieldWatermark, fieldIdle, fieldBase:
+		case fieldChannel, fieldKind, fieldCount, fieldCheckpoint, fieldBarrierFlags, fieldWatermark, fieldIdle, fieldBase,
+			fieldAlignment, fieldTimeout:
 			if kind != protowire.VarintType {
 				return fmt.Errorf("field %d: %w", field, errField)
 			}
@@ -280,6 +289,17 @@ func (f *Frame) setNumber(field protowire.Number, v uint64) error {
 	case fieldBarrierFlags:
 		f.Barrier.Savepoint = v&flagSavepoint != 0
 		f.Barrier.Stop = v&flagStop != 0
+		f.Barrier.Drain = v&flagDrain != 0
+	case fieldAlignment:
+		if v > uint64(element.Unaligned) {
+			return fmt.Errorf("alignment %d is unknown", v)
+		}
+		f.Barrier.Alignment = element.Alignment(v)
+	case fieldTimeout:
+		if v > math.MaxInt64 {
+			return fmt.Errorf("a timeout of %d ms cannot be", v)
+		}
+		f.Barrier.AlignedTimeout = int64(v)
 	case fieldWatermark:
 		f.Watermark = protowire.DecodeZigZag(v)
 	case fieldIdle:

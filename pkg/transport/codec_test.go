@@ -26,12 +26,16 @@ func generated(f Frame) *pb.Frame {
 		Channel: f.Channel, Kind: uint32(f.Kind), Count: uint32(f.Count), Data: f.Data,
 		Checkpoint: uint64(f.Barrier.Checkpoint), SavepointDir: f.Barrier.SavepointDir, Base: uint64(f.Barrier.Base),
 		Watermark: f.Watermark, Idle: f.Idle,
+		Alignment: uint32(f.Barrier.Alignment), AlignedTimeoutMs: uint64(f.Barrier.AlignedTimeout),
 	}
 	if f.Barrier.Savepoint {
 		m.BarrierFlags |= 1
 	}
 	if f.Barrier.Stop {
 		m.BarrierFlags |= 2
+	}
+	if f.Barrier.Drain {
+		m.BarrierFlags |= 4
 	}
 	return m
 }
@@ -45,8 +49,10 @@ func drawFrame(t *rapid.T) Frame {
 	}
 	f.Barrier = element.Barrier{
 		Checkpoint: ids.CheckpointID(rapid.Uint64().Draw(t, "checkpoint")),
-		Savepoint:  rapid.Bool().Draw(t, "savepoint"), Stop: rapid.Bool().Draw(t, "stop"),
-		SavepointDir: rapid.String().Draw(t, "dir"), Base: ids.CheckpointID(rapid.Uint64().Draw(t, "base")),
+		Savepoint:  rapid.Bool().Draw(t, "savepoint"), Stop: rapid.Bool().Draw(t, "stop"), Drain: rapid.Bool().Draw(t, "drain"),
+		Alignment:      element.Alignment(rapid.IntRange(int(element.Aligned), int(element.Unaligned)).Draw(t, "alignment")),
+		AlignedTimeout: rapid.Int64Min(0).Draw(t, "timeout"),
+		SavepointDir:   rapid.String().Draw(t, "dir"), Base: ids.CheckpointID(rapid.Uint64().Draw(t, "base")),
 	}
 	f.Watermark = rapid.Int64().Draw(t, "watermark")
 	f.Idle = rapid.Bool().Draw(t, "idle")

@@ -9,7 +9,7 @@ import (
 // WireVersion is the version of everything that processes of one cluster say
 // to each other. It changes with any message or meaning that the other side
 // cannot ignore; processes of two versions refuse each other with both.
-const WireVersion uint32 = 1
+const WireVersion uint32 = 2
 
 const (
 	// streamWindowBytes is the flow control window of one stream. On an

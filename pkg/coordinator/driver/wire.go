@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/pkg/coordinator"
@@ -88,7 +89,12 @@ func ackedEvent(attempt ids.AttemptID, p *pb.CheckpointAcked) (coordinator.Event
 	if err != nil {
 		return nil, fmt.Errorf("acknowledgement of checkpoint %d: %w", p.GetCheckpoint(), err)
 	}
-	return coordinator.CheckpointAcked{Attempt: attempt, Checkpoint: ids.CheckpointID(p.GetCheckpoint()), State: state}, nil
+	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+	stats := snapshot.SubtaskStats{
+		Alignment: us(p.GetAlignmentUs()), Sync: us(p.GetSyncUs()), Async: us(p.GetAsyncUs()),
+		ProcessedBytes: p.GetProcessedBytes(), PersistedBytes: p.GetPersistedBytes(), Unaligned: p.GetUnaligned(),
+	}
+	return coordinator.CheckpointAcked{Attempt: attempt, Checkpoint: ids.CheckpointID(p.GetCheckpoint()), State: state, Stats: stats}, nil
 }
 
 func subtaskOfRef(p *pb.SubtaskRef) (ids.SubtaskID, error) {
@@ -193,6 +199,7 @@ func triggerCommand(e coordinator.TriggerCheckpoint) *pb.ExecutorCommand {
 	trigger := &pb.TriggerCheckpoint{
 		Checkpoint: uint64(e.Barrier.Checkpoint), Savepoint: e.Barrier.Savepoint,
 		Stop: e.Barrier.Stop, SavepointDir: e.Barrier.SavepointDir, Base: uint64(e.Barrier.Base),
+		Drain: e.Barrier.Drain, Alignment: uint32(e.Barrier.Alignment), AlignedTimeoutMs: uint64(e.Barrier.AlignedTimeout),
 	}
 	for _, subtask := range e.Subtasks {
 		trigger.Subtasks = append(trigger.Subtasks, refOfSubtask(subtask))

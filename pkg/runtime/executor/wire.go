@@ -27,6 +27,7 @@ func barrierFromProto(p *pb.TriggerCheckpoint) element.Barrier {
 	return element.Barrier{
 		Checkpoint: ids.CheckpointID(p.GetCheckpoint()), Savepoint: p.GetSavepoint(),
 		Stop: p.GetStop(), SavepointDir: p.GetSavepointDir(), Base: ids.CheckpointID(p.GetBase()),
+		Drain: p.GetDrain(), Alignment: element.Alignment(p.GetAlignment()), AlignedTimeout: int64(p.GetAlignedTimeoutMs()),
 	}
 }
 
@@ -102,6 +103,8 @@ func reportToProto(id ids.SubtaskID, r subtask.Report) *pb.ExecutorReport {
 	case subtask.AckReport:
 		return &pb.ExecutorReport{Kind: &pb.ExecutorReport_Acked{Acked: &pb.CheckpointAcked{
 			Checkpoint: uint64(r.Checkpoint), State: r.State.ToProto(),
+			AlignmentUs: r.Stats.Alignment.Microseconds(), SyncUs: r.Stats.Sync.Microseconds(), AsyncUs: r.Stats.Async.Microseconds(),
+			ProcessedBytes: r.Stats.ProcessedBytes, PersistedBytes: r.Stats.PersistedBytes, Unaligned: r.Stats.Unaligned,
 		}}}
 	case subtask.DeclineReport:
 		return &pb.ExecutorReport{Kind: &pb.ExecutorReport_Declined{Declined: &pb.CheckpointDeclined{

@@ -101,6 +101,7 @@ type (
 	AckReport struct {
 		Checkpoint ids.CheckpointID
 		State      snapshot.SubtaskState
+		Stats      snapshot.SubtaskStats
 	}
 	// DeclineReport means that the snapshot cannot be taken.
 	DeclineReport struct {
