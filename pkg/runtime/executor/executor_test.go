@@ -551,7 +551,7 @@ func TestSpecIsReadAsWritten(t *testing.T) {
 		Executor: ids.ExecutorID{Job: job, Attempt: attempt, TaskManager: "tm"}, JobName: "flights",
 		JobManager: "10.0.0.1:6123", BindHost: "0.0.0.0", Host: "10.0.0.2", Dir: "/tmp/x", HasLifeline: true,
 		Config: map[string]string{"s3.secret-key": "hush"},
-		Graph:  &pb.JobGraph{Name: "flights", WireVersion: 1},
+		Graph:  &pb.JobGraph{Name: "flights", WireVersion: transport.WireVersion},
 	}
 	if err := executor.WriteSpec(name, want); err != nil {
 		t.Fatal(err)
