@@ -76,6 +76,7 @@ func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepoi
 		request: request, acks: make([]*snapshot.SubtaskState, c.layout.total()),
 	}
 	barrier := element.Barrier{Checkpoint: id}
+	barrier.Alignment, barrier.AlignedTimeout = c.alignment(p)
 	if base := c.record.desired.Latest.ID; c.cfg.Checkpointing.Incremental && !p.isSavepoint() && c.files.canBeBase(base) {
 		c.files.pin(base)
 		p.base, barrier.Base = base, base
@@ -84,6 +85,7 @@ func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepoi
 		p.dir = request.dir
 		barrier.Savepoint, barrier.SavepointDir = true, p.dir
 		barrier.Stop = kind == snapshot.StopSavepoint
+		barrier.Drain = request.drain
 		c.note(now, fmt.Sprintf("%s %d triggered", kind, id))
 	}
 	if n := len(c.pending); n > 0 {
@@ -96,6 +98,29 @@ func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepoi
 		}
 	}
 	return true
+}
+
+// alignment says how the barriers of a checkpoint pass records. Those of
+// savepoints keep their place: a savepoint has no channel state, so that it can be
+// restored by a changed program. And no barrier may overtake one of them, or
+// what it overtook would be in front of the savepoint and behind it.
+func (c *Coordinator) alignment(p *pendingCheckpoint) (element.Alignment, int64) {
+	k := &c.cfg.Checkpointing
+	switch {
+	case k.Mode == AtLeastOnce:
+		return element.AtLeastOnce, 0
+	case !k.Unaligned || p.isSavepoint() || c.hasSavepointBarriers():
+		return element.Aligned, 0
+	case k.AlignedTimeout > 0:
+		return element.Aligned, int64((k.AlignedTimeout + time.Millisecond - 1) / time.Millisecond)
+	}
+	return element.Unaligned, 0
+}
+
+// hasSavepointBarriers reports whether barriers of a savepoint are on their
+// way: when all subtasks have acknowledged it, all barriers have arrived.
+func (c *Coordinator) hasSavepointBarriers() bool {
+	return slices.ContainsFunc(c.pending, func(p *pendingCheckpoint) bool { return p.isSavepoint() && p.stage == collecting })
 }
 
 // onCheckpointAcked takes an acknowledgement of the current attempt.
@@ -446,12 +471,14 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 	if detail != "" {
 		text += ": " + detail
 	}
+	// Its tasks cannot go on from the end of event time: they are not told, but stopped.
+	drained := p.request.drain && p.attempt == c.attempt.id && c.phase == phaseRun
 	persistUnderWay := p.stage == persisting
 	// A savepoint is alone in its directory, so what was written for it and
 	// never acknowledged goes too: no sweep comes there.
 	metadata := p.stage == publishing || p.isSavepoint()
 	c.endPending(now, p, text)
-	if p.attempt == c.attempt.id && c.phase == phaseRun {
+	if p.attempt == c.attempt.id && c.phase == phaseRun && !drained {
 		for _, x := range c.attempt.executors {
 			c.emit(NotifyAborted{Executor: x.id, Checkpoint: p.id, Reason: reason})
 		}
@@ -466,10 +493,17 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 		c.note(now, fmt.Sprintf("%s %d aborted: %s", p.kind, p.id, text))
 	}
 	if p.isSavepoint() {
-		if c.phase != phaseRun {
+		if c.phase != phaseRun || drained {
 			c.leftovers = append(c.leftovers, endedCheckpoint{id: p.id, dir: p.dir})
 		}
-		c.answerSavepoint(p, fmt.Sprintf("%s %d failed: %s", p.kind, p.id, text))
+		answer := fmt.Sprintf("%s %d failed: %s", p.kind, p.id, text)
+		if drained {
+			// Not the user's code's doing: the restart strategy has no say in it.
+			c.failover(now, Failure{Kind: LostProcess, Message: fmt.Sprintf(
+				"stop with drain failed, and no task can go on from the end of event time: %s %d %s", p.kind, p.id, text)})
+			answer += "; event time had been brought to its end, so the job restarts from its last checkpoint"
+		}
+		c.answerSavepoint(p, answer)
 		return
 	}
 	c.countFailure(now, p, reason, text)

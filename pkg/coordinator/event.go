@@ -277,6 +277,9 @@ type (
 		Request RequestID
 		Dir     string // URI of the directory that gets the savepoint's directory
 		Stop    bool
+		// Drain, with Stop, brings event time to its end first: all timers fire,
+		// and a job restored from the savepoint has nothing left to do.
+		Drain bool
 	}
 	// CancelRequested by a user.
 	CancelRequested struct{ Request RequestID }

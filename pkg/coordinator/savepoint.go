@@ -14,9 +14,10 @@ const savepointsMax = 8
 
 // savepointRequest is a user's request that is not yet triggered.
 type savepointRequest struct {
-	id   RequestID
-	dir  string
-	stop bool
+	id    RequestID
+	dir   string
+	stop  bool
+	drain bool
 }
 
 // stopState is a stop whose savepoint is published. From here on the job only
@@ -38,7 +39,7 @@ func (c *Coordinator) onSavepointRequested(e SavepointRequested) {
 		c.emit(Answer{Request: e.Request, Status: c.status, Error: reason})
 		return
 	}
-	c.waiting = append(c.waiting, savepointRequest{id: e.Request, dir: e.Dir, stop: e.Stop})
+	c.waiting = append(c.waiting, savepointRequest{id: e.Request, dir: e.Dir, stop: e.Stop, drain: e.Stop && e.Drain})
 }
 
 func (c *Coordinator) refuseSavepoint(e SavepointRequested) string {
