@@ -13,7 +13,12 @@ import (
 
 // wantsPeriodic reports whether a periodic checkpoint waits for nothing but its time.
 func (c *Coordinator) wantsPeriodic() bool {
-	if c.phase != phaseRun || c.cfg.Checkpointing.Interval <= 0 || c.attempt.finishing || c.attempt.awaited != 0 ||
+	return c.cfg.Checkpointing.Interval > 0 && c.mayCheckpoint()
+}
+
+// mayCheckpoint reports whether there may be one more periodic checkpoint now.
+func (c *Coordinator) mayCheckpoint() bool {
+	if c.phase != phaseRun || c.attempt.finishing || c.attempt.awaited != 0 ||
 		c.record.desired.StopSavepoint || c.isAllEndOfData() {
 		return false
 	}
@@ -64,11 +69,30 @@ func (c *Coordinator) wantsFinal() bool {
 	return true
 }
 
-// trigger starts a checkpoint, unless no ID is reserved yet.
-func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepointRequest) bool {
+// startCheckpoint triggers a periodic checkpoint if it is time for one, or if
+// users have asked for one. All who have share it.
+func (c *Coordinator) startCheckpoint(now time.Time) {
+	isDue := c.wantsPeriodic() && !now.Before(c.periodicDue())
+	if !isDue && (len(c.requested) == 0 || !c.mayCheckpoint()) {
+		return
+	}
+	p := c.trigger(now, snapshot.Checkpoint, savepointRequest{})
+	if p == nil {
+		return
+	}
+	if isDue {
+		c.nextTrigger = now.Add(c.cfg.Checkpointing.Interval)
+	}
+	if p.askedBy, c.requested = c.requested, nil; len(p.askedBy) > 0 {
+		c.note(now, fmt.Sprintf("checkpoint %d triggered by a user", p.id))
+	}
+}
+
+// trigger starts a checkpoint, unless no ID is reserved yet: then it returns nil.
+func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepointRequest) *pendingCheckpoint {
 	id, ok := c.takeID()
 	if !ok {
-		return false
+		return nil
 	}
 	p := &pendingCheckpoint{
 		id: id, kind: kind, attempt: c.attempt.id, stage: collecting,
@@ -97,7 +121,7 @@ func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepoi
 			c.emit(TriggerCheckpoint{Executor: x.id, Barrier: barrier, Subtasks: x.sources})
 		}
 	}
-	return true
+	return p
 }
 
 // alignment says how the barriers of a checkpoint pass records. Those of
@@ -374,6 +398,7 @@ func (c *Coordinator) onCheckpointPublished(now time.Time, e CheckpointPublished
 		c.notifyComplete(p)
 		c.subsumeBefore(now, p.id)
 	}
+	c.answerCheckpoint(p, "")
 	for _, ref := range w.unretained {
 		invariant.Check(ref.ID != w.desired.Latest.ID && !slices.Contains(w.desired.Retained, ref), "I4",
 			"checkpoint %d is discarded, which is retained", ref.ID)
@@ -411,9 +436,13 @@ func (c *Coordinator) notifyComplete(p *pendingCheckpoint) {
 func (c *Coordinator) subsumeBefore(now time.Time, id ids.CheckpointID) {
 	for _, p := range slices.Clone(c.pending) {
 		if p.id < id && p.kind == snapshot.Checkpoint {
-			c.abort(now, p, Subsumed, "")
+			c.abort(now, p, Subsumed, subsumedBy(id))
 		}
 	}
+}
+
+func subsumedBy(id ids.CheckpointID) string {
+	return fmt.Sprintf("the newer checkpoint %d completed first", id)
 }
 
 func (c *Coordinator) onPublishFailed(now time.Time, e PublishFailed) {
@@ -506,6 +535,7 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 		c.answerSavepoint(p, answer)
 		return
 	}
+	c.answerCheckpoint(p, fmt.Sprintf("%s %d failed: %s", p.kind, p.id, text))
 	c.countFailure(now, p, reason, text)
 }
 

@@ -313,11 +313,7 @@ func (c *Coordinator) advanceRunning(now time.Time) {
 		c.trigger(now, snapshot.FinalCheckpoint, savepointRequest{})
 		return
 	}
-	if c.wantsPeriodic() && !now.Before(c.periodicDue()) {
-		if c.trigger(now, snapshot.Checkpoint, savepointRequest{}) {
-			c.nextTrigger = now.Add(c.cfg.Checkpointing.Interval)
-		}
-	}
+	c.startCheckpoint(now)
 }
 
 func (c *Coordinator) finishTasks() {

@@ -28,7 +28,8 @@
 //
 // # The life of a checkpoint
 //
-//  1. the interval passes, or a user asks → TriggerCheckpoint to the sources
+//  1. the interval passes, or a user asks, who waits for neither interval nor
+//     min-pause → TriggerCheckpoint to the sources
 //  2. CheckpointAcked from every subtask → PersistMetadata
 //  3. MetadataPersisted → PublishCheckpoint, a compare-and-swap of the job record
 //  4. CheckpointPublished → NotifyComplete; older retained ones are discarded

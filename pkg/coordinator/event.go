@@ -281,6 +281,8 @@ type (
 		// and a job restored from the savepoint has nothing left to do.
 		Drain bool
 	}
+	// CheckpointRequested by a user: a periodic checkpoint now, beside interval and min-pause.
+	CheckpointRequested struct{ Request RequestID }
 	// CancelRequested by a user.
 	CancelRequested struct{ Request RequestID }
 
@@ -311,5 +313,6 @@ func (PublishFailed) isEvent()         {}
 func (RecordUpdated) isEvent()         {}
 func (CommitAcked) isEvent()           {}
 func (SavepointRequested) isEvent()    {}
+func (CheckpointRequested) isEvent()   {}
 func (CancelRequested) isEvent()       {}
 func (DeadlinePassed) isEvent()        {}

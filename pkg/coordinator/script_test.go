@@ -290,6 +290,9 @@ func (s *scene) command(d *datadriven.TestData) {
 	case "savepoint", "stop":
 		s.request++
 		s.step(SavepointRequested{Request: s.request, Dir: a.text("dir", "sp"), Stop: d.Cmd == "stop", Drain: a.flag("drain")})
+	case "checkpoint":
+		s.request++
+		s.step(CheckpointRequested{Request: s.request})
 	case "cancel":
 		s.request++
 		s.step(CancelRequested{Request: s.request})

@@ -137,7 +137,7 @@ func (w *world) deliver(ev Event) {
 	}
 	fmt.Fprintf(&w.trace, "%s > %T %+v\n", w.now.Sub(epoch), ev, brief(ev))
 	switch ev.(type) {
-	case SavepointRequested, CancelRequested:
+	case SavepointRequested, CheckpointRequested, CancelRequested:
 		// The shell numbers requests; none comes twice.
 	default:
 		w.said = append(w.said, ev)
@@ -420,7 +420,9 @@ func (w *world) step() {
 		w.deliver(TaskStatusChanged{Attempt: w.c.attempt.id, Subtask: subtask, Status: Failed, Failure: Failure{Kind: CorruptCheckpoint, Message: "checksum"}})
 	case n < 96:
 		w.request(func(id RequestID) Event { return SavepointRequested{Request: id, Dir: "sp"} })
-	case n < 97 && w.r.IntN(8) == 0:
+	case n < 97 && w.r.IntN(2) == 0:
+		w.request(func(id RequestID) Event { return CheckpointRequested{Request: id} })
+	case n < 97 && w.r.IntN(4) == 0:
 		w.request(func(id RequestID) Event {
 			return SavepointRequested{Request: id, Dir: "sp", Stop: true, Drain: id%2 == 0}
 		})

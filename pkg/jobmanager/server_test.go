@@ -49,7 +49,7 @@ func TestOtherWireVersionIsRefusedWithBoth(t *testing.T) {
 		if len(commands) != 1 || !commands[0].GetRefused().GetFinal() {
 			t.Fatalf("answer: %v", commands)
 		}
-		for _, version := range []string{"version 8", "version 1"} {
+		for _, version := range []string{fmt.Sprintf("version %d", transport.WireVersion), fmt.Sprintf("version %d", transport.WireVersion+7)} {
 			if !strings.Contains(commands[0].GetRefused().GetReason(), version) {
 				t.Errorf("reason %q does not name %s", commands[0].GetRefused().GetReason(), version)
 			}
@@ -403,6 +403,12 @@ func TestSavepointToAPlaceThatCannotBeWrittenSaysThatTheJobGoesOn(t *testing.T) 
 		}
 		if _, err := r.Savepoint(t.Context(), &pb.SavepointRequest{JobId: id}); !errors.Is(err, transport.ErrInvalid) {
 			t.Errorf("savepoint to no directory: %v", err)
+		}
+		if _, err := r.Savepoint(t.Context(), &pb.SavepointRequest{JobId: id, Dir: "/tmp", Drain: true}); !errors.Is(err, transport.ErrInvalid) {
+			t.Errorf("drain without stop: %v", err)
+		}
+		if _, err := r.CheckpointJob(t.Context(), &pb.CheckpointJobRequest{JobId: id}); !errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "the job is CREATED") {
+			t.Errorf("checkpoint of a job that does not run: %v", err)
 		}
 		r.fail(func(call faulty.Call) faulty.Fault {
 			if call.Op == faulty.Check {
