@@ -92,10 +92,11 @@ type Coordinator struct {
 	failuresInARow int
 	finalFailures  int
 
-	// Requests of users, see savepoint.go and cancel.go.
-	waiting []savepointRequest
-	stop    stopState
-	cancels []RequestID
+	// Requests of users, see savepoint.go, request.go and cancel.go.
+	waiting   []savepointRequest
+	requested []RequestID // checkpoints, not yet triggered
+	stop      stopState
+	cancels   []RequestID
 
 	// What users may see, see view.go.
 	shown              shown
@@ -285,6 +286,8 @@ func (c *Coordinator) handle(now time.Time, ev Event) {
 		c.onCommitAcked(e)
 	case SavepointRequested:
 		c.onSavepointRequested(e)
+	case CheckpointRequested:
+		c.onCheckpointRequested(e)
 	case CancelRequested:
 		c.onCancelRequested(now, e)
 	case DeadlinePassed:
@@ -333,6 +336,8 @@ func (c *Coordinator) refuseWhenOver(ev Event) {
 	}
 	switch e := ev.(type) {
 	case SavepointRequested:
+		c.emit(Answer{Request: e.Request, Status: c.status, Error: reason})
+	case CheckpointRequested:
 		c.emit(Answer{Request: e.Request, Status: c.status, Error: reason})
 	case CancelRequested:
 		c.emit(Answer{Request: e.Request, Status: c.status, Error: reason})

@@ -320,11 +320,7 @@ func (c *Coordinator) advanceRunning(now time.Time) {
 		return
 	}
 	c.checkLoops(now)
-	if c.wantsPeriodic() && !now.Before(c.periodicDue()) {
-		if c.trigger(now, snapshot.Checkpoint, savepointRequest{}) {
-			c.nextTrigger = now.Add(c.cfg.Checkpointing.Interval)
-		}
-	}
+	c.startCheckpoint(now)
 }
 
 func (c *Coordinator) finishTasks() {

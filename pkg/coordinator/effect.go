@@ -152,10 +152,10 @@ type (
 	// Answer ends a user's request.
 	Answer struct {
 		Request RequestID
-		// Path of the savepoint. With Error set as well, a stop's savepoint is
+		// Path of the savepoint or checkpoint. With Error set as well, a stop's savepoint is
 		// complete and restorable, but the job ended before all was committed.
 		Path       string
-		Checkpoint ids.CheckpointID // of the savepoint
+		Checkpoint ids.CheckpointID // that was taken
 		Status     JobStatus
 		Error      string // empty on success
 	}

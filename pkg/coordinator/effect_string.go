@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
 
@@ -168,6 +169,15 @@ func (e TriggerCheckpoint) String() string {
 	}
 	if e.Barrier.Stop {
 		b.WriteString(" stop")
+	}
+	if e.Barrier.Drain {
+		b.WriteString(" drain")
+	}
+	if e.Barrier.Alignment != element.Aligned {
+		fmt.Fprintf(&b, " %s", e.Barrier.Alignment)
+	}
+	if e.Barrier.AlignedTimeout != 0 {
+		fmt.Fprintf(&b, " aligned-timeout=%dms", e.Barrier.AlignedTimeout)
 	}
 	if e.Barrier.Base != 0 {
 		fmt.Fprintf(&b, " base=%d", e.Barrier.Base)

@@ -282,7 +282,12 @@ type (
 		Request RequestID
 		Dir     string // URI of the directory that gets the savepoint's directory
 		Stop    bool
+		// Drain, with Stop, brings event time to its end first: all timers fire,
+		// and a job restored from the savepoint has nothing left to do.
+		Drain bool
 	}
+	// CheckpointRequested by a user: a periodic checkpoint now, beside interval and min-pause.
+	CheckpointRequested struct{ Request RequestID }
 	// CancelRequested by a user.
 	CancelRequested struct{ Request RequestID }
 
@@ -313,5 +318,6 @@ func (PublishFailed) isEvent()         {}
 func (RecordUpdated) isEvent()         {}
 func (CommitAcked) isEvent()           {}
 func (SavepointRequested) isEvent()    {}
+func (CheckpointRequested) isEvent()   {}
 func (CancelRequested) isEvent()       {}
 func (DeadlinePassed) isEvent()        {}

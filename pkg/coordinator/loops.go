@@ -77,7 +77,7 @@ func (c *Coordinator) loopCheckDue(now time.Time) time.Time {
 // checkLoops triggers that checkpoint.
 func (c *Coordinator) checkLoops(now time.Time) {
 	l := &c.attempt.loops
-	if !c.wantsLoopCheck() || now.Before(c.loopCheckDue(now)) || !c.trigger(now, snapshot.Checkpoint, savepointRequest{}) {
+	if !c.wantsLoopCheck() || now.Before(c.loopCheckDue(now)) || c.trigger(now, snapshot.Checkpoint, savepointRequest{}) == nil {
 		return
 	}
 	l.tries++

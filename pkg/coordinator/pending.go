@@ -47,6 +47,7 @@ type pendingCheckpoint struct {
 	deadline    time.Time
 	request     savepointRequest // savepoints
 	dir         string           // savepoints: the directory below which it has its own
+	askedBy     []RequestID      // checkpoints: the users who wait for it
 
 	// base is the published checkpoint whose shared files it may refer to; it
 	// is pinned until this one has ended. 0 for none.
