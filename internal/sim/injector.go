@@ -111,7 +111,7 @@ func (c *cluster) inject(kind FaultKind) bool {
 		l.stalledUntil = c.now + c.between(100*time.Millisecond, 3*time.Second)
 	case CorruptFile:
 		jm := c.stableLeader()
-		j := c.jobs[len(c.jobs)-1]
+		j := c.anyApp().last()
 		if jm == nil || j.ended || c.corrupts >= corruptMax {
 			return false
 		}

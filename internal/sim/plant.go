@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
@@ -171,6 +172,19 @@ func (p Plant) mayStrike(o Options) bool {
 // plantOdds is how often the plants strike that would otherwise leave nothing
 // to run.
 const plantOdds = 0.02
+
+// plantInWorld plants the bugs that are in a job's own code.
+func (c *cluster) plantInWorld(w *simjob.World) {
+	if c.plant == DropsTimers {
+		w.DropsTimers = func() bool { return c.chance(10 * plantOdds) }
+	}
+	if c.plant == TTLGoesBack {
+		w.BadTTL = func() int64 { return c.stepped.hostNow().UnixMilli() }
+	}
+	if c.plant == ForgetsCommits {
+		w.Forgets = func() bool { return c.chance(plantOdds) }
+	}
+}
 
 // strikes reports whether the plant is in and its turn has come.
 func (c *cluster) strikes(p Plant) bool { return c.plant == p && c.chance(plantOdds) }

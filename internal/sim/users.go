@@ -21,15 +21,17 @@ func (u *users) begin() {
 	u.open = map[coordinator.RequestID]func(coordinator.Answer){}
 	for range c.options.Savepoints {
 		c.at(c.between(0, c.options.Safety), "savepoint", func() {
-			u.savepoint(c.jobs[len(c.jobs)-1], false, 3, func(string) {})
+			u.savepoint(c.anyApp().last(), false, 3, func(string) {})
 		})
 	}
-	for i := range c.options.Rescales {
-		x := &c.options.Rescales[i]
-		c.at(time.Duration(x.At*float64(c.options.Safety)), "rescale", func() { u.rescale(x) })
+	for _, a := range c.apps {
+		for i := range a.rescales {
+			x := &a.rescales[i]
+			c.at(time.Duration(x.At*float64(c.options.Safety)), "rescale", func() { u.rescale(a, x) })
+		}
 	}
 	if c.options.Cancel {
-		c.at(c.between(c.options.Safety/5, c.options.Safety), "cancel", func() { u.cancel(c.jobs[len(c.jobs)-1]) })
+		c.at(c.between(c.options.Safety/5, c.options.Safety), "cancel", func() { u.cancel(c.apps[0].last()) })
 	}
 }
 
@@ -97,9 +99,9 @@ func (u *users) cancel(j *job) {
 
 // rescale ends the present job so that it goes on with other parallelisms.
 // What it does next follows in cluster.resume.
-func (u *users) rescale(x *Rescale) {
+func (u *users) rescale(a *app, x *Rescale) {
 	c := u.c
-	j := c.jobs[len(c.jobs)-1]
+	j := a.last()
 	if j.ended || j.isRefused() || j.resumes || c.healed {
 		return
 	}

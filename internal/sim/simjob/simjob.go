@@ -54,6 +54,27 @@ type Options struct {
 	OnRead bool
 }
 
+// String prints the options in a few lines.
+func (o Options) String() string {
+	s := fmt.Sprintf("job: %d splits of %d records, %d keys, batches of %d; parallelism %d, %d, %d of %d, revocable %t\n",
+		o.Splits, o.RecordsPerSplit, o.Keys, o.BatchMax, o.SourceParallelism, o.CountParallelism, o.SinkParallelism, o.MaxParallelism, o.Revocable)
+	if o.Stateful {
+		s += fmt.Sprintf("stateful: %d splits of %d rules for parallelism %d; idleness %s, time-to-live %s, on read %t\n",
+			o.RuleSplits, o.RulesPerSplit, o.RuledParallelism, o.Idleness, o.TTL, o.OnRead)
+	}
+	return s
+}
+
+// Widest is the largest parallelism of an operator: the slots that it needs.
+func (o Options) Widest() int {
+	return max(o.SourceParallelism, o.CountParallelism, o.SinkParallelism, o.RuledParallelism)
+}
+
+// Fetches is about how many fetches the busiest subtask makes.
+func (o Options) Fetches() int {
+	return (o.Splits + o.SourceParallelism - 1) / o.SourceParallelism * int((o.RecordsPerSplit+o.BatchMax-1)/o.BatchMax)
+}
+
 // Key is the key of number i of a split. The numbers of a split visit all
 // keys, in an order that differs between splits.
 func (o Options) Key(split int, i uint64) uint64 {

@@ -134,9 +134,7 @@ func (c *cluster) checkRevoked(by *operator.Context, name string, records []simj
 	if !c.isAbandoned(name) {
 		c.fail("I1", "transaction %s is taken back, its job has not fallen back from it", name)
 	}
-	for _, r := range records {
-		delete(c.checks.visible, r)
-	}
+	c.jobOf(by.Job).app.hide(records)
 }
 
 // failsCorrupt sees a job that has failed: it may if what it was to restore is

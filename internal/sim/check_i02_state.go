@@ -161,7 +161,7 @@ func (c *cluster) checkRunning(h *host) {
 	a := c.attempt(j, h.x.id.Attempt)
 	a.ready[h.id] = true
 	if len(a.ready) == j.graph.SubtaskCount() && c.isLast(j) && a.restored != nil && a.restored == c.latest(j) {
-		c.checkWholeOutput(a.restored)
+		c.checkWholeOutput(j.app, a.restored)
 	}
 }
 
@@ -172,6 +172,3 @@ func locationOf(j *job, t triggered) checkpointstore.Location {
 	}
 	return checkpointstore.CheckpointLocation(checkpointDir, j.id, t.barrier.Checkpoint)
 }
-
-// isLast reports whether no job has followed this one.
-func (c *cluster) isLast(j *job) bool { return c.jobs[len(c.jobs)-1] == j }
