@@ -89,9 +89,9 @@ func (c *cluster) checkRestored(by *operator.Context, live *simjob.Stored) {
 	watermark := int64(math.MinInt64)
 	if a.restored != nil {
 		want, groups = a.restored.stored.Lines, a.restored.stored.Groups
-		if by.Operator == simjob.Counts && len(a.restored.stored.Watermarks) > 0 {
+		if stored := a.restored.stored.Watermarks[by.Operator]; len(stored) > 0 {
 			var err error
-			if watermark, err = operator.LowestTime(a.restored.stored.Watermarks, by.KeyGroups); err != nil {
+			if watermark, err = operator.LowestTime(stored, by.KeyGroups); err != nil {
 				c.fail("I2", "%s: attempt %s: watermarks: %v", j.name, by.Attempt, err)
 			}
 		}

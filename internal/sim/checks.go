@@ -47,9 +47,9 @@ type checks struct {
 func newChecks() checks {
 	return checks{
 		records: map[ids.JobID]checkpointstore.JobRecord{}, published: map[checkpointName]*published{}, byURI: map[string]*published{},
-		frozen: map[checkpointName]*frozenClocks{},
+		frozen:  map[checkpointName]*frozenClocks{},
 		allowed: map[string]bool{}, needed: map[string]ids.CheckpointID{}, aborted: map[string]bool{},
-		attempts: map[attemptName]*attemptCheck{},
+		attempts:  map[attemptName]*attemptCheck{},
 		triggered: map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
 		written: map[string]time.Duration{}, swept: map[string]time.Duration{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
 	}

@@ -74,6 +74,8 @@ type Result struct {
 	Elapsed                       time.Duration // virtual
 	Attempts, Restores, Completed int
 	Savepoints, Cancels           int
+	// Stops are jobs without end that were stopped; Beside are runs of two jobs.
+	Stops, Beside int
 	// Rescales counts jobs that went on elsewhere, by how they were ended;
 	// Claims those that claimed what they started from, Refused submissions
 	// with another max parallelism.
@@ -176,6 +178,7 @@ func (c *cluster) run() {
 	c.submit(c.newApp(c.options.Rescales), submission{options: c.options.Job, inFiles: c.options.InFiles})
 	if second := c.options.Second; second != nil {
 		c.submit(c.newApp(nil), submission{options: *second, inFiles: c.options.InFiles})
+		c.result.Beside++
 	}
 	c.startJobManager()
 	c.users.begin()

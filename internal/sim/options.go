@@ -69,6 +69,8 @@ type Rescale struct {
 	Tries int
 	// Sources, Counts, Ruled and Sinks are the new parallelisms.
 	Sources, Counts, Ruled, Sinks int
+	// Flow is the graph with new parallelisms, if the job is one.
+	Flow *simjob.Flow
 	// Claim makes what the job starts from its own.
 	Claim bool
 	// OtherBackend: the keyed state goes from files to the heap, or back.
@@ -163,6 +165,10 @@ func Draw(seed uint64) Options {
 			if x.How == CancelAndResume {
 				o.Retention = coordinator.RetainOnCancellation
 			}
+			if o.Job.Flow != nil {
+				x.Flow = o.Job.Flow.Rescaled(r, 4)
+				need = max(need, x.Flow.Widest())
+			}
 			need = max(need, x.Sources, x.Counts, x.Ruled, x.Sinks)
 			o.Rescales = append(o.Rescales, x)
 		}
@@ -210,7 +216,12 @@ func drawJob(r *rand.Rand) simjob.Options {
 		SourceParallelism: between(1, 4), CountParallelism: between(1, 4), SinkParallelism: between(1, 4),
 		MaxParallelism: between(4, 32),
 	}
-	if r.IntN(2) == 0 {
+	switch r.IntN(5) {
+	case 0:
+	case 1, 2:
+		j.Flow = simjob.DrawFlow(r)
+		j.Idleness = []time.Duration{0, 0, time.Duration(between(100, 900)) * time.Millisecond}[r.IntN(3)]
+	default:
 		j.Stateful = true
 		j.RecordsPerSplit = uint64(between(20, 160))
 		j.RuleSplits, j.RulesPerSplit, j.RuledParallelism = between(1, 2), uint64(between(5, 30)), between(1, 4)
@@ -230,6 +241,9 @@ func (o Options) String() string {
 	for _, x := range o.Rescales {
 		fmt.Fprintf(&b, "rescale at %.2f by %s (%d tries) to %d, %d, %d, %d, claim %t, other backend %t, wrong max parallelism first %t\n",
 			x.At, x.How, x.Tries, x.Sources, x.Counts, x.Ruled, x.Sinks, x.Claim, x.OtherBackend, x.WrongMax)
+		if x.Flow != nil {
+			b.WriteString(x.Flow.String())
+		}
 	}
 	fmt.Fprintf(&b, "cluster: %d TaskManagers with %d slots; credit %d, inline %d, step budget %d, interrupts %g, heartbeat timeout %s\n",
 		o.TaskManagers, o.Slots, o.CreditBytes, o.InlineBytesMax, o.StepBudget, o.InterruptOdds, o.HeartbeatTimeout)

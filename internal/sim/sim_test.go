@@ -93,6 +93,7 @@ func TestSim(t *testing.T) {
 		"value that expired": total.Expired, "value that did not": total.Alive, "idle source": total.Idle,
 		"shared file uploaded": total.SharedUploaded, "shared file reused": total.SharedReused, "shared file deleted": total.SharedDeleted,
 		"restore from files": total.FromFiles, "file that was read locally": total.LocalFiles, "job that went on with another backend": total.OtherBackend,
+		"stopped job without end": total.Stops, "run of two jobs": total.Beside,
 		"fallback": total.Fallbacks, "transaction taken back": total.Revoked, "job that failed for a corrupt checkpoint": total.FailedCorrupt,
 	} {
 		if n == 0 {

@@ -117,7 +117,7 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 		c.fail("I7", "%s is %s, though its max parallelism is not that of what it started from", j.name, status)
 	}
 	switch {
-	case status == coordinator.FinishedStatus && record.StopSavepoint:
+	case status == coordinator.FinishedStatus && record.StopSavepoint && j.plan != nil:
 		c.resume(j, c.latest(j), StopWithSavepoint)
 	case status == coordinator.CanceledStatus && j.savepoint != "":
 		p := c.checks.byURI[j.savepoint]
@@ -140,6 +140,7 @@ func (c *cluster) resume(j *job, from *published, how RescaleKind) {
 		c.result.OtherBackend++
 	}
 	s.options.SourceParallelism, s.options.CountParallelism, s.options.SinkParallelism = x.Sources, x.Counts, x.Sinks
+	s.options.Flow = x.Flow
 	if s.options.Stateful {
 		s.options.RuledParallelism = x.Ruled
 	}

@@ -30,6 +30,11 @@ func (u *users) begin() {
 			c.at(time.Duration(x.At*float64(c.options.Safety)), "rescale", func() { u.rescale(a, x) })
 		}
 	}
+	for _, a := range c.apps {
+		if a.last().options.IsUnbounded() {
+			c.at(c.between(c.options.Safety/2, c.options.Safety*11/10), "stop", func() { u.stopForGood(a) })
+		}
+	}
 	if c.options.Cancel {
 		c.at(c.between(c.options.Safety/5, c.options.Safety), "cancel", func() { u.cancel(c.apps[0].last()) })
 	}
@@ -81,6 +86,20 @@ func (u *users) savepoint(j *job, stop bool, tries int, done func(path string)) 
 		}
 		c.after(c.between(100*time.Millisecond, time.Second), "ask again", func() { u.savepoint(j, stop, tries-1, done) })
 	})
+}
+
+// stopForGood stops a job that would never end, however often that takes. No
+// other follows.
+func (u *users) stopForGood(a *app) {
+	c := u.c
+	if a.isDone() {
+		return
+	}
+	if j := a.last(); !j.isRefused() && !j.resumes {
+		j.plan = nil
+		u.savepoint(j, true, 1, func(string) { c.result.Stops++ })
+	}
+	c.after(c.between(200*time.Millisecond, 2*time.Second), "stop again", func() { u.stopForGood(a) })
 }
 
 func (u *users) cancel(j *job) {

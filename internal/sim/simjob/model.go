@@ -1,6 +1,7 @@
 package simjob
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ func (l Lines) Apart(want Lines, skips func(string) bool) []string {
 func IsByChance(name string) bool { return name[0] == '~' }
 
 // IsEverywhere reports whether a line is the same in all subtasks.
-func IsEverywhere(name string) bool { return strings.HasPrefix(name, Ruled+"/rule/") }
+func IsEverywhere(name string) bool { return strings.Contains(name, "/rule/") }
 
 // IsOf reports whether a line is that operator's.
 func IsOf(name string, uid ids) bool {
@@ -43,10 +44,18 @@ func IsOf(name string, uid ids) bool {
 }
 
 // splits is the number of all splits, those of the rules last.
-func (o Options) splits() int { return o.Splits + o.RuleSplits }
+func (o Options) splits() int {
+	if o.Flow != nil {
+		return o.Flow.Splits()
+	}
+	return o.Splits + o.RuleSplits
+}
 
 // Records is the number of records of a split.
 func (o Options) Records(split int) uint64 {
+	if o.Flow != nil {
+		return o.Flow.sourceOf(split).Records
+	}
 	if split < o.Splits {
 		return o.RecordsPerSplit
 	}
@@ -56,6 +65,9 @@ func (o Options) Records(split int) uint64 {
 // ExpectedLines is what a checkpoint holds when its splits have been read as
 // far as it says, but for the lines that are by chance. (I2)
 func (o Options) ExpectedLines(s *Stored) Lines {
+	if o.Flow != nil {
+		return o.trace(s).lines
+	}
 	l := Lines{}
 	counts := o.Expected(s.Position)
 	for key, n := range counts {
@@ -131,6 +143,13 @@ func line(uid ids, key uint64, name string) string { return fmt.Sprintf("%s/%d/%
 // records that its sources have read, less what its timers are still to emit.
 // Its error names a timer that should not be there. (I1, I12)
 func (o Options) ExpectedOutput(s *Stored) (map[Count]bool, error) {
+	if o.Flow != nil {
+		t := o.trace(s)
+		if len(t.lost) > 0 {
+			return nil, errors.New(t.lost[0])
+		}
+		return t.output, nil
+	}
 	out := map[Count]bool{}
 	for key, n := range o.Expected(s.Position) {
 		for i := range n {

@@ -40,6 +40,9 @@ type Options struct {
 	// Revocable: the sink can take back what it has committed.
 	Revocable bool
 
+	// Flow, if not nil, makes it a drawn graph. Of what sizes the other kinds of job only
+	// Keys, BatchMax, MaxParallelism, Revocable and Idleness count then.
+	Flow *Flow
 	// Stateful makes it the job with every kind of state, of timers and of time.
 	Stateful bool
 	// RuleSplits splits of RulesPerSplit records are broadcast to an operator
@@ -56,6 +59,9 @@ type Options struct {
 
 // String prints the options in a few lines.
 func (o Options) String() string {
+	if o.Flow != nil {
+		return fmt.Sprintf("flow: %d keys, batches of %d, max parallelism %d, idleness %s, revocable %t\n%s", o.Keys, o.BatchMax, o.MaxParallelism, o.Idleness, o.Revocable, o.Flow)
+	}
 	s := fmt.Sprintf("job: %d splits of %d records, %d keys, batches of %d; parallelism %d, %d, %d of %d, revocable %t\n",
 		o.Splits, o.RecordsPerSplit, o.Keys, o.BatchMax, o.SourceParallelism, o.CountParallelism, o.SinkParallelism, o.MaxParallelism, o.Revocable)
 	if o.Stateful {
@@ -65,13 +71,22 @@ func (o Options) String() string {
 	return s
 }
 
+// IsUnbounded reports whether the job never ends by itself.
+func (o Options) IsUnbounded() bool { return o.Flow != nil && o.Flow.IsUnbounded() }
+
 // Widest is the largest parallelism of an operator: the slots that it needs.
 func (o Options) Widest() int {
+	if o.Flow != nil {
+		return o.Flow.Widest()
+	}
 	return max(o.SourceParallelism, o.CountParallelism, o.SinkParallelism, o.RuledParallelism)
 }
 
 // Fetches is about how many fetches the busiest subtask makes.
 func (o Options) Fetches() int {
+	if o.Flow != nil {
+		return o.Flow.fetches(o.BatchMax)
+	}
 	return (o.Splits + o.SourceParallelism - 1) / o.SourceParallelism * int((o.RecordsPerSplit+o.BatchMax-1)/o.BatchMax)
 }
 
@@ -83,6 +98,9 @@ func (o Options) Key(split int, i uint64) uint64 {
 
 // Program builds the job. world receives what the sink commits.
 func Program(o Options, world *World) (*operator.Program, error) {
+	if o.Flow != nil {
+		return flowProgram(o, world)
+	}
 	if o.Stateful {
 		return statefulProgram(o, world)
 	}

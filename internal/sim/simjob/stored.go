@@ -26,19 +26,24 @@ type Stored struct {
 	Lines Lines
 	// Waiting are the output records that timers are still to emit.
 	Waiting []Count
+	// Due are the tokens that wait for timers of a flow, by node.
+	Due map[int][]Token
 	// Parts are the elements of the split list, Groups what the union list
 	// has: of each key group the highest count.
 	Parts  []uint64
 	Groups map[uint32]uint64
-	// Watermarks are those of the subtasks of the counter, as they are stored.
-	Watermarks []operator.ListElement
+	// Watermarks are those of the subtasks of each operator that has timers, as
+	// they are stored.
+	Watermarks map[ids][]operator.ListElement
 	// InFiles: keyed state was in files of its backend.
 	InFiles bool
 	// Transactions are the names of the transactions that are to be committed.
 	Transactions []string
 }
 
-func newStored() *Stored { return &Stored{Lines: Lines{}, Groups: map[uint32]uint64{}} }
+func newStored() *Stored {
+	return &Stored{Lines: Lines{}, Groups: map[uint32]uint64{}, Due: map[int][]Token{}, Watermarks: map[ids][]operator.ListElement{}}
+}
 
 // Position is the position of a split, for Expected.
 func (s *Stored) Position(split int) uint64 { return s.Positions[split] }
@@ -98,7 +103,7 @@ func (o Options) readOperator(op *snapshot.OperatorState, scratch string, read f
 			}
 		}
 	}
-	if op.UID != Counts && op.UID != Ruled {
+	if !o.isKeyed(op.UID) {
 		if len(parts) > 0 {
 			return fmt.Errorf("%s has keyed state", op.UID)
 		}
@@ -113,6 +118,27 @@ func (o Options) readOperator(op *snapshot.OperatorState, scratch string, read f
 		return fmt.Errorf("state of %s: %w", op.UID, err)
 	}
 	return nil
+}
+
+// isKeyed reports whether an operator has keyed state.
+func (o Options) isKeyed(uid ids) bool {
+	if o.Flow != nil {
+		node, ok := o.Flow.nodeOf(uid)
+		return ok && o.Flow.Nodes[node].Kind.isKeyed()
+	}
+	return uid == Counts || uid == Ruled
+}
+
+// firstSplit is the first split of a source.
+func (o Options) firstSplit(uid ids) int {
+	if o.Flow != nil {
+		node, _ := o.Flow.nodeOf(uid)
+		return o.Flow.Nodes[node].First
+	}
+	if uid == Rules {
+		return o.Splits
+	}
+	return 0
 }
 
 // readKeyed reads keyed state; what is in files by way of files in scratch.
@@ -145,10 +171,7 @@ func readKeyed(k snapshot.KeyedStateHandle, scratch string, read func(snapshot.S
 }
 
 func (o Options) readList(uid ids, l snapshot.OperatorStateHandle, data []byte, lists map[string][][]byte, out *Stored) error {
-	first := 0
-	if uid == Rules {
-		first = o.Splits
-	}
+	first := o.firstSplit(uid)
 	for i, n := range l.Elements {
 		if n > int64(len(data)) {
 			return fmt.Errorf("element %d has %d bytes, %d are left", i, n, len(data))
@@ -172,7 +195,7 @@ func (o Options) readList(uid ids, l snapshot.OperatorStateHandle, data []byte, 
 		case committablesList:
 			out.Transactions = append(out.Transactions, string(element[8:]))
 		case watermarkList:
-			out.Watermarks = append(out.Watermarks, operator.ListElement{Bytes: element})
+			out.Watermarks[uid] = append(out.Watermarks[uid], operator.ListElement{Bytes: element})
 		case splitTimesList: // the lowest that a watermark is made from; late records tell
 		default:
 			lists[l.Name] = append(lists[l.Name], element)
