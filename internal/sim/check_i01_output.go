@@ -6,7 +6,6 @@ import (
 	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
-	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // I1: the output is exactly that of the published checkpoints. No record is
@@ -124,7 +123,7 @@ func (a *app) isInFork(name string, records []simjob.Count) bool {
 }
 
 // checkOutputAtEnd looks at the world itself, at what it complained of, and at
-// what savepoints need of it (I12).
+// what savepoints need of it.
 func (c *cluster) checkOutputAtEnd(j *job, complete bool) {
 	a := j.app
 	out := a.world.Committed()
@@ -146,16 +145,7 @@ func (c *cluster) checkOutputAtEnd(j *job, complete bool) {
 		}
 		c.checkWholeOutput(a, p)
 	}
-	for _, p := range c.checks.published {
-		if p.checkpoint.Kind != snapshot.Savepoint || c.jobOf(p.checkpoint.Job).app != a {
-			continue
-		}
-		for _, name := range p.stored.Transactions {
-			if !a.world.Has(name) && !a.forgotten[name] {
-				c.fail("I12", "transaction %s is lost, savepoint %d needs it", name, p.checkpoint.ID)
-			}
-		}
-	}
+	c.checkSavepointsKept(a)
 	for _, v := range a.world.Violations() {
 		c.fail("I1", "%s", v)
 	}

@@ -30,6 +30,9 @@ type checks struct {
 	attempts map[attemptName]*attemptCheck
 	// triggered has the barrier and the token of every checkpoint.
 	triggered map[checkpointName]triggered
+	// unpublished are the checkpoints of which a coordinator was told that they
+	// are not published, with its token.
+	unpublished map[checkpointName]ids.FencingToken
 	// referenced are the objects that must not be deleted.
 	referenced map[string]bool
 	// deleted are the objects that were deleted, written when the others were.
@@ -49,8 +52,9 @@ func newChecks() checks {
 		records: map[ids.JobID]checkpointstore.JobRecord{}, published: map[checkpointName]*published{}, byURI: map[string]*published{},
 		frozen:  map[checkpointName]*frozenClocks{},
 		allowed: map[string]bool{}, needed: map[string]ids.CheckpointID{}, aborted: map[string]bool{},
-		attempts:  map[attemptName]*attemptCheck{},
-		triggered: map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
+		attempts:    map[attemptName]*attemptCheck{},
+		unpublished: map[checkpointName]ids.FencingToken{},
+		triggered:   map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
 		written: map[string]time.Duration{}, swept: map[string]time.Duration{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
 	}
 }
