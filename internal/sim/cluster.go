@@ -103,6 +103,8 @@ type Result struct {
 type Config struct {
 	Seed  uint64
 	Plant Plant
+	// Options, if not nil, stand in for those that are drawn.
+	Options *Options
 	// Trace takes every line, if not nil.
 	Trace io.Writer
 }
@@ -116,8 +118,13 @@ const settleBudget = 60 * time.Second
 
 // Run runs one seed to its end, or to the first broken rule.
 func Run(config Config) Result {
+	options := config.Options
+	if options == nil {
+		drawn := Draw(config.Seed)
+		options = &drawn
+	}
 	c := &cluster{
-		options: Draw(config.Seed), plant: config.Plant,
+		options: *options, plant: config.Plant,
 		links: map[linkKey]*link{}, everyManager: map[ids.TaskManagerID]*taskManager{},
 	}
 	c.random = rand.New(rand.NewPCG(config.Seed, runStream))
