@@ -17,6 +17,8 @@ type app struct {
 	// rescales are what its users are to do to it.
 	rescales []Rescale
 
+	// hasRestored: an attempt of one of its jobs has restored a checkpoint.
+	hasRestored bool
 	// visible is how often each output record is visible.
 	visible map[simjob.Count]int
 	// fork is the savepoint that a user went back to, forkedAt how many jobs

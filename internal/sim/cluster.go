@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/ids"
 )
@@ -76,6 +77,10 @@ type Result struct {
 	Savepoints, Cancels           int
 	// Stops are jobs without end that were stopped; Beside are runs of two jobs.
 	Stops, Beside int
+	// Modes counts the apps by their mode; Duplicates are output records that are
+	// there a second time, in at-least-once mode.
+	Modes      [simjob.Modes]int
+	Duplicates int
 	// Rescales counts jobs that went on elsewhere, by how they were ended;
 	// Claims those that claimed what they started from, Refused submissions
 	// with another max parallelism.

@@ -28,8 +28,46 @@ type Count struct {
 	N   uint64
 }
 
+// Mode is how barriers and records pass each other in a job.
+type Mode int
+
+// The modes.
+const (
+	// Aligned is exactly once, by holding channels back.
+	Aligned Mode = iota
+	// AtLeastOnce holds nothing back: records may come out twice after a restore.
+	// Only flows know what that may lead to.
+	AtLeastOnce
+	// Unaligned is exactly once, with what barriers overtook in the checkpoint.
+	Unaligned
+	// AlignedTimeout begins aligned and goes on unaligned when that takes long.
+	AlignedTimeout
+
+	modes
+)
+
+// Modes is the number of modes.
+const Modes = int(modes)
+
+// String names the mode.
+func (m Mode) String() string {
+	switch m {
+	case Aligned:
+		return "aligned"
+	case AtLeastOnce:
+		return "at-least-once"
+	case Unaligned:
+		return "unaligned"
+	case AlignedTimeout:
+		return "aligned-with-timeout"
+	case modes:
+	}
+	return fmt.Sprintf("Mode(%d)", int(m))
+}
+
 // Options size the job.
 type Options struct {
+	Mode            Mode
 	Splits          int
 	RecordsPerSplit uint64
 	Keys            uint64
@@ -60,10 +98,11 @@ type Options struct {
 // String prints the options in a few lines.
 func (o Options) String() string {
 	if o.Flow != nil {
-		return fmt.Sprintf("flow: %d keys, batches of %d, max parallelism %d, idleness %s, revocable %t\n%s", o.Keys, o.BatchMax, o.MaxParallelism, o.Idleness, o.Revocable, o.Flow)
+		return fmt.Sprintf("flow, %s: %d keys, batches of %d, max parallelism %d, idleness %s, revocable %t\n%s",
+			o.Mode, o.Keys, o.BatchMax, o.MaxParallelism, o.Idleness, o.Revocable, o.Flow)
 	}
-	s := fmt.Sprintf("job: %d splits of %d records, %d keys, batches of %d; parallelism %d, %d, %d of %d, revocable %t\n",
-		o.Splits, o.RecordsPerSplit, o.Keys, o.BatchMax, o.SourceParallelism, o.CountParallelism, o.SinkParallelism, o.MaxParallelism, o.Revocable)
+	s := fmt.Sprintf("job, %s: %d splits of %d records, %d keys, batches of %d; parallelism %d, %d, %d of %d, revocable %t\n",
+		o.Mode, o.Splits, o.RecordsPerSplit, o.Keys, o.BatchMax, o.SourceParallelism, o.CountParallelism, o.SinkParallelism, o.MaxParallelism, o.Revocable)
 	if o.Stateful {
 		s += fmt.Sprintf("stateful: %d splits of %d rules for parallelism %d; idleness %s, time-to-live %s, on read %t\n",
 			o.RuleSplits, o.RulesPerSplit, o.RuledParallelism, o.Idleness, o.TTL, o.OnRead)
