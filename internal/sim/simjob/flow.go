@@ -141,6 +141,24 @@ func (o Options) keyOf(t Token, node int) uint64 { return mixed(t.ID, uint64(nod
 // uid is the UID of a node.
 func (f *Flow) uid(node int) ids { return ids(fmt.Sprintf("%s-%d", f.Nodes[node].Kind, node)) }
 
+// channel names the channels of a link into a gate of a node.
+func (f *Flow) channel(l Link, to, gate int) Channel {
+	c := Channel{From: f.uid(l.From), To: f.uid(to), Input: gate}
+	if f.Nodes[l.From].Kind == SourceNode {
+		c.From = f.stampsOf(l.From)
+	}
+	if f.Nodes[to].Kind == SinkNode {
+		c.To = f.countsOf(to)
+	}
+	return c
+}
+
+// stampsOf is the UID of what makes watermarks behind a source, countsOf of
+// what is chained in front of a sink.
+func (f *Flow) stampsOf(source int) ids { return ids(fmt.Sprintf("%s-%d", Stamps, source)) }
+
+func (f *Flow) countsOf(sink int) ids { return ids(fmt.Sprintf("counts-%d", sink)) }
+
 // nodeOf finds a node by its UID.
 func (f *Flow) nodeOf(uid ids) (int, bool) {
 	for i := range f.Nodes {

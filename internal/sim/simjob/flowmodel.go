@@ -41,7 +41,15 @@ func (o Options) trace(s *Stored) traced {
 		counts, folds, rules := map[uint64]uint64{}, map[[2]uint64]Fold{}, map[uint64]Fold{}
 		for gate, links := range v.Inputs {
 			for _, l := range links {
+				held := map[uint64]int{}
+				for _, token := range s.Flight.Tokens[f.channel(l, i, gate)] {
+					held[token.ID]++
+				}
 				for _, token := range outs[l.From] {
+					if held[token.ID] > 0 {
+						held[token.ID]--
+						continue
+					}
 					switch {
 					case v.Kind == SinkNode:
 						t.output[f.atSink(token, i)] = true
@@ -61,6 +69,11 @@ func (o Options) trace(s *Stored) traced {
 						} else {
 							outs[i] = append(outs[i], childrenOf(kept, i, timerGate)...)
 						}
+					}
+				}
+				for id, n := range held {
+					if n > 0 {
+						t.lost = append(t.lost, fmt.Sprintf("token %x is in flight from %s to %s %d times more than it was emitted", id, f.uid(l.From), f.uid(i), n))
 					}
 				}
 			}

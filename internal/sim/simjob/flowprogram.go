@@ -3,7 +3,6 @@ package simjob
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"time"
 
@@ -56,7 +55,7 @@ func flowProgram(o Options, world *World) (*operator.Program, error) {
 			if o.Idleness > 0 {
 				stamps = append(stamps, stream.WithIdleness(o.Idleness))
 			}
-			outs[i] = stream.AssignTimestamps(s, fmt.Sprintf("%s-%d", Stamps, i), func(t Token) int64 { return o.Time(int(t.Split), t.N) }, stamps...)
+			outs[i] = stream.AssignTimestamps(s, string(f.stampsOf(i)), func(t Token) int64 { return o.Time(int(t.Split), t.N) }, stamps...)
 		case FlatNode:
 			options = append(options, stream.WithUID(uid))
 			outs[i] = stream.FlatMap(union(v.Inputs[0]), func(t Token, out stream.Collector[Token]) error {
@@ -91,6 +90,7 @@ func flowProgram(o Options, world *World) (*operator.Program, error) {
 				return n
 			}, options...)
 		case SinkNode:
+			options = append(options, stream.WithUID(string(f.countsOf(i))))
 			counts := stream.Map(union(v.Inputs[0]), func(t Token) (Count, error) { return o.Flow.atSink(t, i), nil }, options...)
 			stream.To(counts, uid, sink{world: world, revocable: o.Revocable}, stream.WithParallelism(v.Parallelism))
 		}

@@ -94,14 +94,16 @@ func (o Options) ExpectedLines(s *Stored) Lines {
 		return o.trace(s).lines
 	}
 	l := Lines{}
-	counts := o.Expected(s.Position)
-	for key, n := range counts {
-		l[line(Counts, key, "n")] = fmt.Sprint(n)
-	}
 	if !o.Stateful {
+		for key, n := range o.counted(s) {
+			if n != 0 {
+				l[line(Counts, key, "n")] = fmt.Sprint(n)
+			}
+		}
 		return l
 	}
 	type content struct {
+		n        uint64
 		largest  []uint64
 		since    map[uint64]uint64
 		sum, ofN uint64
@@ -109,15 +111,26 @@ func (o Options) ExpectedLines(s *Stored) Lines {
 	by := map[uint64]*content{}
 	var parts []uint64
 	groups := map[keygroup.Group]uint64{}
+	ruled := map[uint64]uint64{}
+	// What is held wrongly is ExpectedOutput's to tell.
+	toCounts, _ := s.heldEvents(Counts)
+	toRuled, _ := s.heldEvents(Ruled)
 	for split := range o.Splits {
 		for n := range s.Positions[split] {
 			e := Event{Split: uint64(split), N: n}
 			key := o.Key(split, n)
+			if !toRuled[e] {
+				ruled[key]++
+			}
+			if toCounts[e] {
+				continue
+			}
 			c := by[key]
 			if c == nil {
 				c = &content{since: map[uint64]uint64{}}
 				by[key] = c
 			}
+			c.n++
 			c.largest = append(c.largest, e.id())
 			if n%5 == 0 {
 				delete(c.since, e.Split)
@@ -132,15 +145,18 @@ func (o Options) ExpectedLines(s *Stored) Lines {
 			groups[keygroup.OfHash(keys.Hash(&key), o.MaxParallelism)]++
 		}
 	}
+	for key, n := range ruled {
+		l[line(Ruled, key, "n")] = fmt.Sprint(n)
+	}
 	for key, c := range by {
 		slices.Sort(c.largest)
+		l[line(Counts, key, "n")] = fmt.Sprint(c.n)
 		l[line(Counts, key, "largest")] = fmt.Sprint(c.largest[max(0, len(c.largest)-largestKept):])
 		for split, n := range c.since {
 			l[line(Counts, key, fmt.Sprintf("since/%d", split))] = fmt.Sprint(n)
 		}
 		l[line(Counts, key, "sum")] = fmt.Sprint(c.sum)
-		l[line(Counts, key, "mean")] = fmt.Sprint(c.ofN * 1000 / counts[key])
-		l[line(Ruled, key, "n")] = fmt.Sprint(counts[key])
+		l[line(Counts, key, "mean")] = fmt.Sprint(c.ofN * 1000 / c.n)
 	}
 	slices.Sort(parts)
 	l[partsLine] = fmt.Sprint(parts)
@@ -176,18 +192,38 @@ func (o Options) ExpectedOutput(s *Stored) (map[Count]bool, error) {
 		return t.output, nil
 	}
 	out := map[Count]bool{}
-	for key, n := range o.Expected(s.Position) {
-		for i := range n {
-			out[Count{Key: key, N: i + 1}] = true
-		}
-	}
 	if !o.Stateful {
-		return out, nil
+		for key, n := range o.counted(s) {
+			if int64(n) < 0 {
+				return nil, fmt.Errorf("key %d is in flight more often than it was read", key)
+			}
+			for i := range n {
+				out[Count{Key: key, N: i + 1}] = true
+			}
+		}
+		return out, s.withhold(out)
 	}
+	toCounts, err := s.heldEvents(Counts)
+	if err != nil {
+		return nil, err
+	}
+	toRuled, err := s.heldEvents(Ruled)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[uint64]uint64{}
 	for split := range o.Splits {
 		for n := range s.Positions[split] {
 			e := Event{Split: uint64(split), N: n}
 			key := o.Key(split, n)
+			if n%8 == 0 && !toRuled[e] {
+				out[Count{Key: ruledRecord | key, N: e.id()}] = true
+			}
+			if toCounts[e] {
+				continue
+			}
+			counts[key]++
+			out[Count{Key: key, N: counts[key]}] = true
 			register, deletes := o.timersOf(e)
 			for _, t := range register {
 				out[Count{Key: eventTimer | key, N: uint64(t)}] = true
@@ -198,9 +234,6 @@ func (o Options) ExpectedOutput(s *Stored) (map[Count]bool, error) {
 			if n%processingEvery == processingOffset {
 				out[Count{Key: processingTimer | key, N: e.id()}] = true
 			}
-			if n%8 == 0 {
-				out[Count{Key: ruledRecord | key, N: e.id()}] = true
-			}
 		}
 	}
 	for _, c := range s.Waiting {
@@ -209,7 +242,16 @@ func (o Options) ExpectedOutput(s *Stored) (map[Count]bool, error) {
 		}
 		delete(out, c)
 	}
-	return out, nil
+	return out, s.withhold(out)
+}
+
+// counted is how often the counting job has counted each key.
+func (o Options) counted(s *Stored) map[uint64]uint64 {
+	counts := o.Expected(s.Position)
+	for _, key := range s.Flight.Keys {
+		counts[key]--
+	}
+	return counts
 }
 
 // PossibleOutput is all that can ever come out of a flow.

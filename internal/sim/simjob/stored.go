@@ -26,6 +26,8 @@ type Stored struct {
 	Lines Lines
 	// Waiting are the output records that timers are still to emit.
 	Waiting []Count
+	// Flight are the records that barriers overtook.
+	Flight InFlight
 	// Due are the tokens that wait for timers of a flow, by node.
 	Due map[int][]Token
 	// Parts are the elements of the split list, Groups what the union list
@@ -42,7 +44,10 @@ type Stored struct {
 }
 
 func newStored() *Stored {
-	return &Stored{Lines: Lines{}, Groups: map[uint32]uint64{}, Due: map[int][]Token{}, Watermarks: map[ids][]operator.ListElement{}}
+	return &Stored{
+		Lines: Lines{}, Groups: map[uint32]uint64{}, Due: map[int][]Token{}, Watermarks: map[ids][]operator.ListElement{},
+		Flight: InFlight{Tokens: map[Channel][]Token{}, Events: map[ids][]Event{}},
+	}
 }
 
 // Position is the position of a split, for Expected.
