@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 
 	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/checkpointstore"
@@ -34,7 +36,14 @@ func (c *cluster) readBack(j *job, id ids.CheckpointID, uri string) *published {
 		}
 		return c.storage.exactCheckpoints.ReadState(context.Background(), base, h)
 	}
-	stored, err := j.options.ReadStored(checkpoint, c.disks, read)
+	scratch := ""
+	if c.disks != "" {
+		scratch = filepath.Join(c.disks, "read", j.name)
+		if err := os.MkdirAll(scratch, 0o700); err != nil {
+			panic(err)
+		}
+	}
+	stored, err := j.options.ReadStored(checkpoint, scratch, read)
 	if err != nil {
 		c.fail("I2", "%s: checkpoint %d: %v", j.name, id, err)
 	}

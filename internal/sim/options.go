@@ -197,7 +197,7 @@ func Draw(seed uint64) Options {
 		// It ends many a run, so it comes in few and seldom.
 		o.Weights[CorruptFile] = between(2, 8)
 	}
-	if r.IntN(2) == 0 {
+	if r.IntN(5) < 2 {
 		o.InFiles, o.Incremental, o.LocalCopies = true, r.IntN(6) > 0, r.IntN(2) == 0
 		o.GroupsPerFile = between(1, 8)
 		for i := range o.Rescales {

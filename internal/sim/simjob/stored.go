@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	weirids "github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
@@ -63,7 +65,8 @@ const (
 )
 
 // ReadStored reads a checkpoint of the job; read gives the bytes of a handle,
-// scratch is a directory for the files of its state backend. It refuses key groups that two subtasks stored, or that nobody did (I7).
+// scratch is a directory for the files of its state backend, which are kept
+// there for the next checkpoint of the job. It refuses key groups that two subtasks stored, or that nobody did (I7).
 func (o Options) ReadStored(c *snapshot.CompletedCheckpoint, scratch string, read func(snapshot.StateHandle) ([]byte, error)) (*Stored, error) {
 	out := newStored()
 	out.Positions = make([]uint64, o.splits())
@@ -156,23 +159,25 @@ func readKeyed(k snapshot.KeyedStateHandle, scratch string, read func(snapshot.S
 		return statebackend.RestoredPart{}, fmt.Errorf("it is in files of state backend %q", k.Backend)
 	}
 	part := statebackend.RestoredPart{Range: k.Range, States: k.States, Backend: k.Backend}
-	dir, err := os.MkdirTemp(scratch, "read-")
-	if err != nil {
-		return part, err
-	}
 	for _, f := range k.Files {
-		path := filepath.Join(dir, f.Local)
-		data, err := read(f.Handle)
-		if err == nil {
-			err = os.WriteFile(path, data, 0o600)
+		// Files that checkpoints share are written once.
+		path := filepath.Join(scratch, strings.ReplaceAll(f.Handle.Name, "/", "_"))
+		if f.Handle.IsInline() {
+			path = filepath.Join(scratch, "inline-"+f.Local)
+		}
+		_, err := os.Stat(path)
+		if f.Handle.IsInline() || errors.Is(err, fs.ErrNotExist) {
+			var data []byte
+			if data, err = read(f.Handle); err == nil {
+				err = os.WriteFile(path, data, 0o600)
+			}
 		}
 		if err != nil {
-			return part, errors.Join(fmt.Errorf("file %s: %w", f.Local, err), os.RemoveAll(dir))
+			return part, fmt.Errorf("file %s: %w", f.Local, err)
 		}
 		part.Files = append(part.Files, statebackend.File{Local: f.Local, Path: path, Size: f.Handle.Size, Shared: f.Handle.IsShared()})
 	}
-	canonical, err := filetest.Canonical(context.Background(), part, k.Range, 0)
-	return canonical, errors.Join(err, os.RemoveAll(dir))
+	return filetest.Canonical(context.Background(), part, k.Range, 0)
 }
 
 func (o Options) readList(uid ids, l snapshot.OperatorStateHandle, data []byte, lists map[string][][]byte, out *Stored) error {
