@@ -38,6 +38,7 @@ func (d *jobDriver) step(event coordinator.Event) {
 		return
 	}
 	c := d.jm.c
+	c.noteOutcome(d, event)
 	effects := d.machine.Step(c.wall(), event)
 	c.trace.event(d, event)
 	for _, effect := range effects {
