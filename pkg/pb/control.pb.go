@@ -558,6 +558,7 @@ type TaskManagerReport struct {
 	//	*TaskManagerReport_ExecutorExited
 	//	*TaskManagerReport_LogLines
 	//	*TaskManagerReport_ExecutorStarted
+	//	*TaskManagerReport_Chunk
 	Kind          isTaskManagerReport_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -645,6 +646,15 @@ func (x *TaskManagerReport) GetExecutorStarted() *ExecutorStarted {
 	return nil
 }
 
+func (x *TaskManagerReport) GetChunk() *Chunk {
+	if x != nil {
+		if x, ok := x.Kind.(*TaskManagerReport_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
 type isTaskManagerReport_Kind interface {
 	isTaskManagerReport_Kind()
 }
@@ -669,6 +679,10 @@ type TaskManagerReport_ExecutorStarted struct {
 	ExecutorStarted *ExecutorStarted `protobuf:"bytes,5,opt,name=executor_started,json=executorStarted,proto3,oneof"`
 }
 
+type TaskManagerReport_Chunk struct {
+	Chunk *Chunk `protobuf:"bytes,6,opt,name=chunk,proto3,oneof"`
+}
+
 func (*TaskManagerReport_Hello) isTaskManagerReport_Kind() {}
 
 func (*TaskManagerReport_Heartbeat) isTaskManagerReport_Kind() {}
@@ -679,9 +693,12 @@ func (*TaskManagerReport_LogLines) isTaskManagerReport_Kind() {}
 
 func (*TaskManagerReport_ExecutorStarted) isTaskManagerReport_Kind() {}
 
+func (*TaskManagerReport_Chunk) isTaskManagerReport_Kind() {}
+
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Reports       uint64                 `protobuf:"varint,2,opt,name=reports,proto3" json:"reports,omitempty"` // to an executor: how many of its reports, of this session, the JobManager has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -723,6 +740,67 @@ func (x *Heartbeat) GetSequence() uint64 {
 	return 0
 }
 
+func (x *Heartbeat) GetReports() uint64 {
+	if x != nil {
+		return x.Reports
+	}
+	return 0
+}
+
+// Chunk is a piece of a message that is too large to be sent at once. Pieces
+// come in order; between two there are only heartbeats.
+type Chunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`    // the next bytes of the encoded message
+	Total         uint64                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"` // in the first piece: how many bytes the message has
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Chunk) Reset() {
+	*x = Chunk{}
+	mi := &file_weir_v1_control_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Chunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Chunk) ProtoMessage() {}
+
+func (x *Chunk) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_control_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
+func (*Chunk) Descriptor() ([]byte, []int) {
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Chunk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Chunk) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
 type HelloAccepted struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	HeartbeatIntervalMs int64                  `protobuf:"varint,1,opt,name=heartbeat_interval_ms,json=heartbeatIntervalMs,proto3" json:"heartbeat_interval_ms,omitempty"`
@@ -734,7 +812,7 @@ type HelloAccepted struct {
 
 func (x *HelloAccepted) Reset() {
 	*x = HelloAccepted{}
-	mi := &file_weir_v1_control_proto_msgTypes[8]
+	mi := &file_weir_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +824,7 @@ func (x *HelloAccepted) String() string {
 func (*HelloAccepted) ProtoMessage() {}
 
 func (x *HelloAccepted) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[8]
+	mi := &file_weir_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +837,7 @@ func (x *HelloAccepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloAccepted.ProtoReflect.Descriptor instead.
 func (*HelloAccepted) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HelloAccepted) GetHeartbeatIntervalMs() int64 {
@@ -793,7 +871,7 @@ type HelloRefused struct {
 
 func (x *HelloRefused) Reset() {
 	*x = HelloRefused{}
-	mi := &file_weir_v1_control_proto_msgTypes[9]
+	mi := &file_weir_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +883,7 @@ func (x *HelloRefused) String() string {
 func (*HelloRefused) ProtoMessage() {}
 
 func (x *HelloRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[9]
+	mi := &file_weir_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +896,7 @@ func (x *HelloRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRefused.ProtoReflect.Descriptor instead.
 func (*HelloRefused) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HelloRefused) GetReason() string {
@@ -851,7 +929,7 @@ type LaunchExecutor struct {
 
 func (x *LaunchExecutor) Reset() {
 	*x = LaunchExecutor{}
-	mi := &file_weir_v1_control_proto_msgTypes[10]
+	mi := &file_weir_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -863,7 +941,7 @@ func (x *LaunchExecutor) String() string {
 func (*LaunchExecutor) ProtoMessage() {}
 
 func (x *LaunchExecutor) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[10]
+	mi := &file_weir_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -876,7 +954,7 @@ func (x *LaunchExecutor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchExecutor.ProtoReflect.Descriptor instead.
 func (*LaunchExecutor) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LaunchExecutor) GetExecutor() *ExecutorRef {
@@ -946,7 +1024,7 @@ type StopExecutor struct {
 
 func (x *StopExecutor) Reset() {
 	*x = StopExecutor{}
-	mi := &file_weir_v1_control_proto_msgTypes[11]
+	mi := &file_weir_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1036,7 @@ func (x *StopExecutor) String() string {
 func (*StopExecutor) ProtoMessage() {}
 
 func (x *StopExecutor) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[11]
+	mi := &file_weir_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1049,7 @@ func (x *StopExecutor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopExecutor.ProtoReflect.Descriptor instead.
 func (*StopExecutor) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopExecutor) GetExecutor() *ExecutorRef {
@@ -1005,7 +1083,7 @@ type ForgetJob struct {
 
 func (x *ForgetJob) Reset() {
 	*x = ForgetJob{}
-	mi := &file_weir_v1_control_proto_msgTypes[12]
+	mi := &file_weir_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1095,7 @@ func (x *ForgetJob) String() string {
 func (*ForgetJob) ProtoMessage() {}
 
 func (x *ForgetJob) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[12]
+	mi := &file_weir_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1108,7 @@ func (x *ForgetJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetJob.ProtoReflect.Descriptor instead.
 func (*ForgetJob) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ForgetJob) GetJobId() string {
@@ -1050,6 +1128,7 @@ type TaskManagerCommand struct {
 	//	*TaskManagerCommand_LaunchExecutor
 	//	*TaskManagerCommand_StopExecutor
 	//	*TaskManagerCommand_ForgetJob
+	//	*TaskManagerCommand_Chunk
 	Kind          isTaskManagerCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1057,7 +1136,7 @@ type TaskManagerCommand struct {
 
 func (x *TaskManagerCommand) Reset() {
 	*x = TaskManagerCommand{}
-	mi := &file_weir_v1_control_proto_msgTypes[13]
+	mi := &file_weir_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1148,7 @@ func (x *TaskManagerCommand) String() string {
 func (*TaskManagerCommand) ProtoMessage() {}
 
 func (x *TaskManagerCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[13]
+	mi := &file_weir_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1161,7 @@ func (x *TaskManagerCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskManagerCommand.ProtoReflect.Descriptor instead.
 func (*TaskManagerCommand) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskManagerCommand) GetKind() isTaskManagerCommand_Kind {
@@ -1146,6 +1225,15 @@ func (x *TaskManagerCommand) GetForgetJob() *ForgetJob {
 	return nil
 }
 
+func (x *TaskManagerCommand) GetChunk() *Chunk {
+	if x != nil {
+		if x, ok := x.Kind.(*TaskManagerCommand_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
 type isTaskManagerCommand_Kind interface {
 	isTaskManagerCommand_Kind()
 }
@@ -1174,6 +1262,10 @@ type TaskManagerCommand_ForgetJob struct {
 	ForgetJob *ForgetJob `protobuf:"bytes,6,opt,name=forget_job,json=forgetJob,proto3,oneof"`
 }
 
+type TaskManagerCommand_Chunk struct {
+	Chunk *Chunk `protobuf:"bytes,7,opt,name=chunk,proto3,oneof"`
+}
+
 func (*TaskManagerCommand_Accepted) isTaskManagerCommand_Kind() {}
 
 func (*TaskManagerCommand_Refused) isTaskManagerCommand_Kind() {}
@@ -1185,6 +1277,8 @@ func (*TaskManagerCommand_LaunchExecutor) isTaskManagerCommand_Kind() {}
 func (*TaskManagerCommand_StopExecutor) isTaskManagerCommand_Kind() {}
 
 func (*TaskManagerCommand_ForgetJob) isTaskManagerCommand_Kind() {}
+
+func (*TaskManagerCommand_Chunk) isTaskManagerCommand_Kind() {}
 
 type ExecutorHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1199,7 +1293,7 @@ type ExecutorHello struct {
 
 func (x *ExecutorHello) Reset() {
 	*x = ExecutorHello{}
-	mi := &file_weir_v1_control_proto_msgTypes[14]
+	mi := &file_weir_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1305,7 @@ func (x *ExecutorHello) String() string {
 func (*ExecutorHello) ProtoMessage() {}
 
 func (x *ExecutorHello) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[14]
+	mi := &file_weir_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1318,7 @@ func (x *ExecutorHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorHello.ProtoReflect.Descriptor instead.
 func (*ExecutorHello) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExecutorHello) GetExecutor() *ExecutorRef {
@@ -1272,7 +1366,7 @@ type SubtaskRef struct {
 
 func (x *SubtaskRef) Reset() {
 	*x = SubtaskRef{}
-	mi := &file_weir_v1_control_proto_msgTypes[15]
+	mi := &file_weir_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1378,7 @@ func (x *SubtaskRef) String() string {
 func (*SubtaskRef) ProtoMessage() {}
 
 func (x *SubtaskRef) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[15]
+	mi := &file_weir_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1391,7 @@ func (x *SubtaskRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskRef.ProtoReflect.Descriptor instead.
 func (*SubtaskRef) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubtaskRef) GetVertex() int32 {
@@ -1326,7 +1420,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_weir_v1_control_proto_msgTypes[16]
+	mi := &file_weir_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1432,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[16]
+	mi := &file_weir_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1445,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Failure) GetKind() FailureKind {
@@ -1393,7 +1487,7 @@ type TaskStatusChanged struct {
 
 func (x *TaskStatusChanged) Reset() {
 	*x = TaskStatusChanged{}
-	mi := &file_weir_v1_control_proto_msgTypes[17]
+	mi := &file_weir_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1499,7 @@ func (x *TaskStatusChanged) String() string {
 func (*TaskStatusChanged) ProtoMessage() {}
 
 func (x *TaskStatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[17]
+	mi := &file_weir_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1512,7 @@ func (x *TaskStatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatusChanged.ProtoReflect.Descriptor instead.
 func (*TaskStatusChanged) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TaskStatusChanged) GetSubtask() *SubtaskRef {
@@ -1458,7 +1552,7 @@ type CheckpointAcked struct {
 
 func (x *CheckpointAcked) Reset() {
 	*x = CheckpointAcked{}
-	mi := &file_weir_v1_control_proto_msgTypes[18]
+	mi := &file_weir_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1564,7 @@ func (x *CheckpointAcked) String() string {
 func (*CheckpointAcked) ProtoMessage() {}
 
 func (x *CheckpointAcked) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[18]
+	mi := &file_weir_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1577,7 @@ func (x *CheckpointAcked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointAcked.ProtoReflect.Descriptor instead.
 func (*CheckpointAcked) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CheckpointAcked) GetCheckpoint() uint64 {
@@ -1553,7 +1647,7 @@ type CheckpointDeclined struct {
 
 func (x *CheckpointDeclined) Reset() {
 	*x = CheckpointDeclined{}
-	mi := &file_weir_v1_control_proto_msgTypes[19]
+	mi := &file_weir_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1565,7 +1659,7 @@ func (x *CheckpointDeclined) String() string {
 func (*CheckpointDeclined) ProtoMessage() {}
 
 func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[19]
+	mi := &file_weir_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1578,7 +1672,7 @@ func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDeclined.ProtoReflect.Descriptor instead.
 func (*CheckpointDeclined) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CheckpointDeclined) GetSubtask() *SubtaskRef {
@@ -1612,7 +1706,7 @@ type CommitAcked struct {
 
 func (x *CommitAcked) Reset() {
 	*x = CommitAcked{}
-	mi := &file_weir_v1_control_proto_msgTypes[20]
+	mi := &file_weir_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1718,7 @@ func (x *CommitAcked) String() string {
 func (*CommitAcked) ProtoMessage() {}
 
 func (x *CommitAcked) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[20]
+	mi := &file_weir_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1731,7 @@ func (x *CommitAcked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitAcked.ProtoReflect.Descriptor instead.
 func (*CommitAcked) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CommitAcked) GetSubtask() *SubtaskRef {
@@ -1666,7 +1760,7 @@ type SplitsDiscovered struct {
 
 func (x *SplitsDiscovered) Reset() {
 	*x = SplitsDiscovered{}
-	mi := &file_weir_v1_control_proto_msgTypes[21]
+	mi := &file_weir_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1772,7 @@ func (x *SplitsDiscovered) String() string {
 func (*SplitsDiscovered) ProtoMessage() {}
 
 func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[21]
+	mi := &file_weir_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +1785,7 @@ func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitsDiscovered.ProtoReflect.Descriptor instead.
 func (*SplitsDiscovered) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SplitsDiscovered) GetSubtask() *SubtaskRef {
@@ -1739,7 +1833,7 @@ type SubtaskMetrics struct {
 
 func (x *SubtaskMetrics) Reset() {
 	*x = SubtaskMetrics{}
-	mi := &file_weir_v1_control_proto_msgTypes[22]
+	mi := &file_weir_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1845,7 @@ func (x *SubtaskMetrics) String() string {
 func (*SubtaskMetrics) ProtoMessage() {}
 
 func (x *SubtaskMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[22]
+	mi := &file_weir_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +1858,7 @@ func (x *SubtaskMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskMetrics.ProtoReflect.Descriptor instead.
 func (*SubtaskMetrics) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SubtaskMetrics) GetSubtask() *SubtaskRef {
@@ -1833,7 +1927,7 @@ type ExecutorHeartbeat struct {
 
 func (x *ExecutorHeartbeat) Reset() {
 	*x = ExecutorHeartbeat{}
-	mi := &file_weir_v1_control_proto_msgTypes[23]
+	mi := &file_weir_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +1939,7 @@ func (x *ExecutorHeartbeat) String() string {
 func (*ExecutorHeartbeat) ProtoMessage() {}
 
 func (x *ExecutorHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[23]
+	mi := &file_weir_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +1952,7 @@ func (x *ExecutorHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorHeartbeat.ProtoReflect.Descriptor instead.
 func (*ExecutorHeartbeat) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExecutorHeartbeat) GetSequence() uint64 {
@@ -1887,6 +1981,7 @@ type ExecutorReport struct {
 	//	*ExecutorReport_CommitAcked
 	//	*ExecutorReport_Splits
 	//	*ExecutorReport_Failure
+	//	*ExecutorReport_Chunk
 	Kind          isExecutorReport_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1894,7 +1989,7 @@ type ExecutorReport struct {
 
 func (x *ExecutorReport) Reset() {
 	*x = ExecutorReport{}
-	mi := &file_weir_v1_control_proto_msgTypes[24]
+	mi := &file_weir_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2001,7 @@ func (x *ExecutorReport) String() string {
 func (*ExecutorReport) ProtoMessage() {}
 
 func (x *ExecutorReport) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[24]
+	mi := &file_weir_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2014,7 @@ func (x *ExecutorReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorReport.ProtoReflect.Descriptor instead.
 func (*ExecutorReport) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExecutorReport) GetKind() isExecutorReport_Kind {
@@ -2001,6 +2096,15 @@ func (x *ExecutorReport) GetFailure() *Failure {
 	return nil
 }
 
+func (x *ExecutorReport) GetChunk() *Chunk {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecutorReport_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
 type isExecutorReport_Kind interface {
 	isExecutorReport_Kind()
 }
@@ -2037,6 +2141,10 @@ type ExecutorReport_Failure struct {
 	Failure *Failure `protobuf:"bytes,8,opt,name=failure,proto3,oneof"` // of the executor as a whole, e.g. the graph differs
 }
 
+type ExecutorReport_Chunk struct {
+	Chunk *Chunk `protobuf:"bytes,9,opt,name=chunk,proto3,oneof"`
+}
+
 func (*ExecutorReport_Hello) isExecutorReport_Kind() {}
 
 func (*ExecutorReport_Heartbeat) isExecutorReport_Kind() {}
@@ -2053,6 +2161,8 @@ func (*ExecutorReport_Splits) isExecutorReport_Kind() {}
 
 func (*ExecutorReport_Failure) isExecutorReport_Kind() {}
 
+func (*ExecutorReport_Chunk) isExecutorReport_Kind() {}
+
 type Peer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TaskManagerId string                 `protobuf:"bytes,1,opt,name=task_manager_id,json=taskManagerId,proto3" json:"task_manager_id,omitempty"`
@@ -2063,7 +2173,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_weir_v1_control_proto_msgTypes[25]
+	mi := &file_weir_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2185,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[25]
+	mi := &file_weir_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2198,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Peer) GetTaskManagerId() string {
@@ -2115,7 +2225,7 @@ type SubtaskPlacement struct {
 
 func (x *SubtaskPlacement) Reset() {
 	*x = SubtaskPlacement{}
-	mi := &file_weir_v1_control_proto_msgTypes[26]
+	mi := &file_weir_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2237,7 @@ func (x *SubtaskPlacement) String() string {
 func (*SubtaskPlacement) ProtoMessage() {}
 
 func (x *SubtaskPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[26]
+	mi := &file_weir_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2250,7 @@ func (x *SubtaskPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskPlacement.ProtoReflect.Descriptor instead.
 func (*SubtaskPlacement) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SubtaskPlacement) GetSubtask() *SubtaskRef {
@@ -2169,7 +2279,7 @@ type TaskDeployment struct {
 
 func (x *TaskDeployment) Reset() {
 	*x = TaskDeployment{}
-	mi := &file_weir_v1_control_proto_msgTypes[27]
+	mi := &file_weir_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2291,7 @@ func (x *TaskDeployment) String() string {
 func (*TaskDeployment) ProtoMessage() {}
 
 func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[27]
+	mi := &file_weir_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2304,7 @@ func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDeployment.ProtoReflect.Descriptor instead.
 func (*TaskDeployment) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TaskDeployment) GetSubtask() *SubtaskRef {
@@ -2243,7 +2353,7 @@ type DeployTasks struct {
 
 func (x *DeployTasks) Reset() {
 	*x = DeployTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[28]
+	mi := &file_weir_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2365,7 @@ func (x *DeployTasks) String() string {
 func (*DeployTasks) ProtoMessage() {}
 
 func (x *DeployTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[28]
+	mi := &file_weir_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2378,7 @@ func (x *DeployTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeployTasks.ProtoReflect.Descriptor instead.
 func (*DeployTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeployTasks) GetPeers() []*Peer {
@@ -2353,7 +2463,7 @@ type TriggerCheckpoint struct {
 
 func (x *TriggerCheckpoint) Reset() {
 	*x = TriggerCheckpoint{}
-	mi := &file_weir_v1_control_proto_msgTypes[29]
+	mi := &file_weir_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2475,7 @@ func (x *TriggerCheckpoint) String() string {
 func (*TriggerCheckpoint) ProtoMessage() {}
 
 func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[29]
+	mi := &file_weir_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2488,7 @@ func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpoint.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpoint) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TriggerCheckpoint) GetCheckpoint() uint64 {
@@ -2455,7 +2565,7 @@ type NotifyCheckpoint struct {
 
 func (x *NotifyCheckpoint) Reset() {
 	*x = NotifyCheckpoint{}
-	mi := &file_weir_v1_control_proto_msgTypes[30]
+	mi := &file_weir_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2577,7 @@ func (x *NotifyCheckpoint) String() string {
 func (*NotifyCheckpoint) ProtoMessage() {}
 
 func (x *NotifyCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[30]
+	mi := &file_weir_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2590,7 @@ func (x *NotifyCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyCheckpoint.ProtoReflect.Descriptor instead.
 func (*NotifyCheckpoint) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{30}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NotifyCheckpoint) GetCheckpoint() uint64 {
@@ -2518,7 +2628,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_weir_v1_control_proto_msgTypes[31]
+	mi := &file_weir_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2640,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[31]
+	mi := &file_weir_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2653,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{31}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AssignSplits) GetSubtask() *SubtaskRef {
@@ -2596,7 +2706,7 @@ type FinishTasks struct {
 
 func (x *FinishTasks) Reset() {
 	*x = FinishTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[32]
+	mi := &file_weir_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2718,7 @@ func (x *FinishTasks) String() string {
 func (*FinishTasks) ProtoMessage() {}
 
 func (x *FinishTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[32]
+	mi := &file_weir_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2731,7 @@ func (x *FinishTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTasks.ProtoReflect.Descriptor instead.
 func (*FinishTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{32}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
 // CancelTasks ends the tasks without committing anything. What their sinks
@@ -2636,7 +2746,7 @@ type CancelTasks struct {
 
 func (x *CancelTasks) Reset() {
 	*x = CancelTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[33]
+	mi := &file_weir_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2758,7 @@ func (x *CancelTasks) String() string {
 func (*CancelTasks) ProtoMessage() {}
 
 func (x *CancelTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[33]
+	mi := &file_weir_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2771,7 @@ func (x *CancelTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasks.ProtoReflect.Descriptor instead.
 func (*CancelTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{33}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelTasks) GetKeepUpTo() uint64 {
@@ -2684,6 +2794,7 @@ type ExecutorCommand struct {
 	//	*ExecutorCommand_AssignSplits
 	//	*ExecutorCommand_Finish
 	//	*ExecutorCommand_Cancel
+	//	*ExecutorCommand_Chunk
 	Kind          isExecutorCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2691,7 +2802,7 @@ type ExecutorCommand struct {
 
 func (x *ExecutorCommand) Reset() {
 	*x = ExecutorCommand{}
-	mi := &file_weir_v1_control_proto_msgTypes[34]
+	mi := &file_weir_v1_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +2814,7 @@ func (x *ExecutorCommand) String() string {
 func (*ExecutorCommand) ProtoMessage() {}
 
 func (x *ExecutorCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[34]
+	mi := &file_weir_v1_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2827,7 @@ func (x *ExecutorCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorCommand.ProtoReflect.Descriptor instead.
 func (*ExecutorCommand) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{34}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExecutorCommand) GetKind() isExecutorCommand_Kind {
@@ -2807,6 +2918,15 @@ func (x *ExecutorCommand) GetCancel() *CancelTasks {
 	return nil
 }
 
+func (x *ExecutorCommand) GetChunk() *Chunk {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecutorCommand_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
 type isExecutorCommand_Kind interface {
 	isExecutorCommand_Kind()
 }
@@ -2847,6 +2967,10 @@ type ExecutorCommand_Cancel struct {
 	Cancel *CancelTasks `protobuf:"bytes,9,opt,name=cancel,proto3,oneof"`
 }
 
+type ExecutorCommand_Chunk struct {
+	Chunk *Chunk `protobuf:"bytes,10,opt,name=chunk,proto3,oneof"`
+}
+
 func (*ExecutorCommand_Accepted) isExecutorCommand_Kind() {}
 
 func (*ExecutorCommand_Refused) isExecutorCommand_Kind() {}
@@ -2864,6 +2988,8 @@ func (*ExecutorCommand_AssignSplits) isExecutorCommand_Kind() {}
 func (*ExecutorCommand_Finish) isExecutorCommand_Kind() {}
 
 func (*ExecutorCommand_Cancel) isExecutorCommand_Kind() {}
+
+func (*ExecutorCommand_Chunk) isExecutorCommand_Kind() {}
 
 var File_weir_v1_control_proto protoreflect.FileDescriptor
 
@@ -2900,16 +3026,21 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\aunix_ms\x18\x03 \x01(\x03R\x06unixMs\"U\n" +
 	"\x0fExecutorStarted\x120\n" +
 	"\bexecutor\x18\x01 \x01(\v2\x14.weir.v1.ExecutorRefR\bexecutor\x12\x10\n" +
-	"\x03pid\x18\x02 \x01(\x05R\x03pid\"\xbf\x02\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\"\xe7\x02\n" +
 	"\x11TaskManagerReport\x121\n" +
 	"\x05hello\x18\x01 \x01(\v2\x19.weir.v1.TaskManagerHelloH\x00R\x05hello\x122\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x12.weir.v1.HeartbeatH\x00R\theartbeat\x12B\n" +
 	"\x0fexecutor_exited\x18\x03 \x01(\v2\x17.weir.v1.ExecutorExitedH\x00R\x0eexecutorExited\x120\n" +
 	"\tlog_lines\x18\x04 \x01(\v2\x11.weir.v1.LogLinesH\x00R\blogLines\x12E\n" +
-	"\x10executor_started\x18\x05 \x01(\v2\x18.weir.v1.ExecutorStartedH\x00R\x0fexecutorStartedB\x06\n" +
-	"\x04kind\"'\n" +
+	"\x10executor_started\x18\x05 \x01(\v2\x18.weir.v1.ExecutorStartedH\x00R\x0fexecutorStarted\x12&\n" +
+	"\x05chunk\x18\x06 \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunkB\x06\n" +
+	"\x04kind\"A\n" +
 	"\tHeartbeat\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x9a\x01\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x18\n" +
+	"\areports\x18\x02 \x01(\x04R\areports\"1\n" +
+	"\x05Chunk\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x04R\x05total\"\x9a\x01\n" +
 	"\rHelloAccepted\x122\n" +
 	"\x15heartbeat_interval_ms\x18\x01 \x01(\x03R\x13heartbeatIntervalMs\x120\n" +
 	"\x14heartbeat_timeout_ms\x18\x02 \x01(\x03R\x12heartbeatTimeoutMs\x12#\n" +
@@ -2937,7 +3068,7 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x04kill\x18\x02 \x01(\bR\x04kill\x12\x19\n" +
 	"\bgrace_ms\x18\x03 \x01(\x03R\agraceMs\"\"\n" +
 	"\tForgetJob\x12\x15\n" +
-	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\xf0\x02\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\x98\x03\n" +
 	"\x12TaskManagerCommand\x124\n" +
 	"\baccepted\x18\x01 \x01(\v2\x16.weir.v1.HelloAcceptedH\x00R\baccepted\x121\n" +
 	"\arefused\x18\x02 \x01(\v2\x15.weir.v1.HelloRefusedH\x00R\arefused\x122\n" +
@@ -2945,7 +3076,8 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x0flaunch_executor\x18\x04 \x01(\v2\x17.weir.v1.LaunchExecutorH\x00R\x0elaunchExecutor\x12<\n" +
 	"\rstop_executor\x18\x05 \x01(\v2\x15.weir.v1.StopExecutorH\x00R\fstopExecutor\x123\n" +
 	"\n" +
-	"forget_job\x18\x06 \x01(\v2\x12.weir.v1.ForgetJobH\x00R\tforgetJobB\x06\n" +
+	"forget_job\x18\x06 \x01(\v2\x12.weir.v1.ForgetJobH\x00R\tforgetJob\x12&\n" +
+	"\x05chunk\x18\a \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunkB\x06\n" +
 	"\x04kind\"\xc1\x01\n" +
 	"\rExecutorHello\x120\n" +
 	"\bexecutor\x18\x01 \x01(\v2\x14.weir.v1.ExecutorRefR\bexecutor\x12&\n" +
@@ -3006,7 +3138,7 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x0foverdraft_bytes\x18\b \x01(\x03R\x0eoverdraftBytes\"b\n" +
 	"\x11ExecutorHeartbeat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
-	"\ametrics\x18\x02 \x03(\v2\x17.weir.v1.SubtaskMetricsR\ametrics\"\xce\x03\n" +
+	"\ametrics\x18\x02 \x03(\v2\x17.weir.v1.SubtaskMetricsR\ametrics\"\xf6\x03\n" +
 	"\x0eExecutorReport\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.weir.v1.ExecutorHelloH\x00R\x05hello\x12:\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1a.weir.v1.ExecutorHeartbeatH\x00R\theartbeat\x12=\n" +
@@ -3016,7 +3148,8 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\bdeclined\x18\x05 \x01(\v2\x1b.weir.v1.CheckpointDeclinedH\x00R\bdeclined\x129\n" +
 	"\fcommit_acked\x18\x06 \x01(\v2\x14.weir.v1.CommitAckedH\x00R\vcommitAcked\x123\n" +
 	"\x06splits\x18\a \x01(\v2\x19.weir.v1.SplitsDiscoveredH\x00R\x06splits\x12,\n" +
-	"\afailure\x18\b \x01(\v2\x10.weir.v1.FailureH\x00R\afailureB\x06\n" +
+	"\afailure\x18\b \x01(\v2\x10.weir.v1.FailureH\x00R\afailure\x12&\n" +
+	"\x05chunk\x18\t \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunkB\x06\n" +
 	"\x04kind\"Q\n" +
 	"\x04Peer\x12&\n" +
 	"\x0ftask_manager_id\x18\x01 \x01(\tR\rtaskManagerId\x12!\n" +
@@ -3071,7 +3204,7 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\vFinishTasks\"+\n" +
 	"\vCancelTasks\x12\x1c\n" +
 	"\n" +
-	"keep_up_to\x18\x01 \x01(\x04R\bkeepUpTo\"\xf1\x03\n" +
+	"keep_up_to\x18\x01 \x01(\x04R\bkeepUpTo\"\x99\x04\n" +
 	"\x0fExecutorCommand\x124\n" +
 	"\baccepted\x18\x01 \x01(\v2\x16.weir.v1.HelloAcceptedH\x00R\baccepted\x121\n" +
 	"\arefused\x18\x02 \x01(\v2\x15.weir.v1.HelloRefusedH\x00R\arefused\x122\n" +
@@ -3081,7 +3214,9 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x06notify\x18\x06 \x01(\v2\x19.weir.v1.NotifyCheckpointH\x00R\x06notify\x12<\n" +
 	"\rassign_splits\x18\a \x01(\v2\x15.weir.v1.AssignSplitsH\x00R\fassignSplits\x12.\n" +
 	"\x06finish\x18\b \x01(\v2\x14.weir.v1.FinishTasksH\x00R\x06finish\x12.\n" +
-	"\x06cancel\x18\t \x01(\v2\x14.weir.v1.CancelTasksH\x00R\x06cancelB\x06\n" +
+	"\x06cancel\x18\t \x01(\v2\x14.weir.v1.CancelTasksH\x00R\x06cancel\x12&\n" +
+	"\x05chunk\x18\n" +
+	" \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunkB\x06\n" +
 	"\x04kind*\xc9\x01\n" +
 	"\n" +
 	"TaskStatus\x12\x1b\n" +
@@ -3112,7 +3247,7 @@ func file_weir_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weir_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_weir_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_weir_v1_control_proto_goTypes = []any{
 	(TaskStatus)(0),              // 0: weir.v1.TaskStatus
 	(FailureKind)(0),             // 1: weir.v1.FailureKind
@@ -3124,44 +3259,45 @@ var file_weir_v1_control_proto_goTypes = []any{
 	(*ExecutorStarted)(nil),      // 7: weir.v1.ExecutorStarted
 	(*TaskManagerReport)(nil),    // 8: weir.v1.TaskManagerReport
 	(*Heartbeat)(nil),            // 9: weir.v1.Heartbeat
-	(*HelloAccepted)(nil),        // 10: weir.v1.HelloAccepted
-	(*HelloRefused)(nil),         // 11: weir.v1.HelloRefused
-	(*LaunchExecutor)(nil),       // 12: weir.v1.LaunchExecutor
-	(*StopExecutor)(nil),         // 13: weir.v1.StopExecutor
-	(*ForgetJob)(nil),            // 14: weir.v1.ForgetJob
-	(*TaskManagerCommand)(nil),   // 15: weir.v1.TaskManagerCommand
-	(*ExecutorHello)(nil),        // 16: weir.v1.ExecutorHello
-	(*SubtaskRef)(nil),           // 17: weir.v1.SubtaskRef
-	(*Failure)(nil),              // 18: weir.v1.Failure
-	(*TaskStatusChanged)(nil),    // 19: weir.v1.TaskStatusChanged
-	(*CheckpointAcked)(nil),      // 20: weir.v1.CheckpointAcked
-	(*CheckpointDeclined)(nil),   // 21: weir.v1.CheckpointDeclined
-	(*CommitAcked)(nil),          // 22: weir.v1.CommitAcked
-	(*SplitsDiscovered)(nil),     // 23: weir.v1.SplitsDiscovered
-	(*SubtaskMetrics)(nil),       // 24: weir.v1.SubtaskMetrics
-	(*ExecutorHeartbeat)(nil),    // 25: weir.v1.ExecutorHeartbeat
-	(*ExecutorReport)(nil),       // 26: weir.v1.ExecutorReport
-	(*Peer)(nil),                 // 27: weir.v1.Peer
-	(*SubtaskPlacement)(nil),     // 28: weir.v1.SubtaskPlacement
-	(*TaskDeployment)(nil),       // 29: weir.v1.TaskDeployment
-	(*DeployTasks)(nil),          // 30: weir.v1.DeployTasks
-	(*TriggerCheckpoint)(nil),    // 31: weir.v1.TriggerCheckpoint
-	(*NotifyCheckpoint)(nil),     // 32: weir.v1.NotifyCheckpoint
-	(*AssignSplits)(nil),         // 33: weir.v1.AssignSplits
-	(*FinishTasks)(nil),          // 34: weir.v1.FinishTasks
-	(*CancelTasks)(nil),          // 35: weir.v1.CancelTasks
-	(*ExecutorCommand)(nil),      // 36: weir.v1.ExecutorCommand
-	nil,                          // 37: weir.v1.LaunchExecutor.EnvironmentEntry
-	nil,                          // 38: weir.v1.LaunchExecutor.ConfigEntry
-	(*AttemptID)(nil),            // 39: weir.v1.AttemptID
-	(*JobGraph)(nil),             // 40: weir.v1.JobGraph
-	(*SubtaskState)(nil),         // 41: weir.v1.SubtaskState
-	(*Split)(nil),                // 42: weir.v1.Split
-	(*OperatorSubtaskState)(nil), // 43: weir.v1.OperatorSubtaskState
+	(*Chunk)(nil),                // 10: weir.v1.Chunk
+	(*HelloAccepted)(nil),        // 11: weir.v1.HelloAccepted
+	(*HelloRefused)(nil),         // 12: weir.v1.HelloRefused
+	(*LaunchExecutor)(nil),       // 13: weir.v1.LaunchExecutor
+	(*StopExecutor)(nil),         // 14: weir.v1.StopExecutor
+	(*ForgetJob)(nil),            // 15: weir.v1.ForgetJob
+	(*TaskManagerCommand)(nil),   // 16: weir.v1.TaskManagerCommand
+	(*ExecutorHello)(nil),        // 17: weir.v1.ExecutorHello
+	(*SubtaskRef)(nil),           // 18: weir.v1.SubtaskRef
+	(*Failure)(nil),              // 19: weir.v1.Failure
+	(*TaskStatusChanged)(nil),    // 20: weir.v1.TaskStatusChanged
+	(*CheckpointAcked)(nil),      // 21: weir.v1.CheckpointAcked
+	(*CheckpointDeclined)(nil),   // 22: weir.v1.CheckpointDeclined
+	(*CommitAcked)(nil),          // 23: weir.v1.CommitAcked
+	(*SplitsDiscovered)(nil),     // 24: weir.v1.SplitsDiscovered
+	(*SubtaskMetrics)(nil),       // 25: weir.v1.SubtaskMetrics
+	(*ExecutorHeartbeat)(nil),    // 26: weir.v1.ExecutorHeartbeat
+	(*ExecutorReport)(nil),       // 27: weir.v1.ExecutorReport
+	(*Peer)(nil),                 // 28: weir.v1.Peer
+	(*SubtaskPlacement)(nil),     // 29: weir.v1.SubtaskPlacement
+	(*TaskDeployment)(nil),       // 30: weir.v1.TaskDeployment
+	(*DeployTasks)(nil),          // 31: weir.v1.DeployTasks
+	(*TriggerCheckpoint)(nil),    // 32: weir.v1.TriggerCheckpoint
+	(*NotifyCheckpoint)(nil),     // 33: weir.v1.NotifyCheckpoint
+	(*AssignSplits)(nil),         // 34: weir.v1.AssignSplits
+	(*FinishTasks)(nil),          // 35: weir.v1.FinishTasks
+	(*CancelTasks)(nil),          // 36: weir.v1.CancelTasks
+	(*ExecutorCommand)(nil),      // 37: weir.v1.ExecutorCommand
+	nil,                          // 38: weir.v1.LaunchExecutor.EnvironmentEntry
+	nil,                          // 39: weir.v1.LaunchExecutor.ConfigEntry
+	(*AttemptID)(nil),            // 40: weir.v1.AttemptID
+	(*JobGraph)(nil),             // 41: weir.v1.JobGraph
+	(*SubtaskState)(nil),         // 42: weir.v1.SubtaskState
+	(*Split)(nil),                // 43: weir.v1.Split
+	(*OperatorSubtaskState)(nil), // 44: weir.v1.OperatorSubtaskState
 }
 var file_weir_v1_control_proto_depIdxs = []int32{
 	3,  // 0: weir.v1.TaskManagerHello.running:type_name -> weir.v1.ExecutorRef
-	39, // 1: weir.v1.ExecutorRef.attempt:type_name -> weir.v1.AttemptID
+	40, // 1: weir.v1.ExecutorRef.attempt:type_name -> weir.v1.AttemptID
 	3,  // 2: weir.v1.ExecutorExited.executor:type_name -> weir.v1.ExecutorRef
 	1,  // 3: weir.v1.ExecutorExited.kind:type_name -> weir.v1.FailureKind
 	6,  // 4: weir.v1.LogLines.lines:type_name -> weir.v1.LogLine
@@ -3171,61 +3307,65 @@ var file_weir_v1_control_proto_depIdxs = []int32{
 	4,  // 8: weir.v1.TaskManagerReport.executor_exited:type_name -> weir.v1.ExecutorExited
 	5,  // 9: weir.v1.TaskManagerReport.log_lines:type_name -> weir.v1.LogLines
 	7,  // 10: weir.v1.TaskManagerReport.executor_started:type_name -> weir.v1.ExecutorStarted
-	3,  // 11: weir.v1.LaunchExecutor.executor:type_name -> weir.v1.ExecutorRef
-	37, // 12: weir.v1.LaunchExecutor.environment:type_name -> weir.v1.LaunchExecutor.EnvironmentEntry
-	38, // 13: weir.v1.LaunchExecutor.config:type_name -> weir.v1.LaunchExecutor.ConfigEntry
-	40, // 14: weir.v1.LaunchExecutor.graph:type_name -> weir.v1.JobGraph
-	3,  // 15: weir.v1.StopExecutor.executor:type_name -> weir.v1.ExecutorRef
-	10, // 16: weir.v1.TaskManagerCommand.accepted:type_name -> weir.v1.HelloAccepted
-	11, // 17: weir.v1.TaskManagerCommand.refused:type_name -> weir.v1.HelloRefused
-	9,  // 18: weir.v1.TaskManagerCommand.heartbeat:type_name -> weir.v1.Heartbeat
-	12, // 19: weir.v1.TaskManagerCommand.launch_executor:type_name -> weir.v1.LaunchExecutor
-	13, // 20: weir.v1.TaskManagerCommand.stop_executor:type_name -> weir.v1.StopExecutor
-	14, // 21: weir.v1.TaskManagerCommand.forget_job:type_name -> weir.v1.ForgetJob
-	3,  // 22: weir.v1.ExecutorHello.executor:type_name -> weir.v1.ExecutorRef
-	1,  // 23: weir.v1.Failure.kind:type_name -> weir.v1.FailureKind
-	17, // 24: weir.v1.TaskStatusChanged.subtask:type_name -> weir.v1.SubtaskRef
-	0,  // 25: weir.v1.TaskStatusChanged.status:type_name -> weir.v1.TaskStatus
-	18, // 26: weir.v1.TaskStatusChanged.failure:type_name -> weir.v1.Failure
-	41, // 27: weir.v1.CheckpointAcked.state:type_name -> weir.v1.SubtaskState
-	17, // 28: weir.v1.CheckpointDeclined.subtask:type_name -> weir.v1.SubtaskRef
-	17, // 29: weir.v1.CommitAcked.subtask:type_name -> weir.v1.SubtaskRef
-	17, // 30: weir.v1.SplitsDiscovered.subtask:type_name -> weir.v1.SubtaskRef
-	42, // 31: weir.v1.SplitsDiscovered.splits:type_name -> weir.v1.Split
-	17, // 32: weir.v1.SubtaskMetrics.subtask:type_name -> weir.v1.SubtaskRef
-	24, // 33: weir.v1.ExecutorHeartbeat.metrics:type_name -> weir.v1.SubtaskMetrics
-	16, // 34: weir.v1.ExecutorReport.hello:type_name -> weir.v1.ExecutorHello
-	25, // 35: weir.v1.ExecutorReport.heartbeat:type_name -> weir.v1.ExecutorHeartbeat
-	19, // 36: weir.v1.ExecutorReport.task_status:type_name -> weir.v1.TaskStatusChanged
-	20, // 37: weir.v1.ExecutorReport.acked:type_name -> weir.v1.CheckpointAcked
-	21, // 38: weir.v1.ExecutorReport.declined:type_name -> weir.v1.CheckpointDeclined
-	22, // 39: weir.v1.ExecutorReport.commit_acked:type_name -> weir.v1.CommitAcked
-	23, // 40: weir.v1.ExecutorReport.splits:type_name -> weir.v1.SplitsDiscovered
-	18, // 41: weir.v1.ExecutorReport.failure:type_name -> weir.v1.Failure
-	17, // 42: weir.v1.SubtaskPlacement.subtask:type_name -> weir.v1.SubtaskRef
-	17, // 43: weir.v1.TaskDeployment.subtask:type_name -> weir.v1.SubtaskRef
-	43, // 44: weir.v1.TaskDeployment.restore:type_name -> weir.v1.OperatorSubtaskState
-	33, // 45: weir.v1.TaskDeployment.splits:type_name -> weir.v1.AssignSplits
-	27, // 46: weir.v1.DeployTasks.peers:type_name -> weir.v1.Peer
-	28, // 47: weir.v1.DeployTasks.placements:type_name -> weir.v1.SubtaskPlacement
-	29, // 48: weir.v1.DeployTasks.tasks:type_name -> weir.v1.TaskDeployment
-	17, // 49: weir.v1.TriggerCheckpoint.subtasks:type_name -> weir.v1.SubtaskRef
-	17, // 50: weir.v1.AssignSplits.subtask:type_name -> weir.v1.SubtaskRef
-	42, // 51: weir.v1.AssignSplits.splits:type_name -> weir.v1.Split
-	10, // 52: weir.v1.ExecutorCommand.accepted:type_name -> weir.v1.HelloAccepted
-	11, // 53: weir.v1.ExecutorCommand.refused:type_name -> weir.v1.HelloRefused
-	9,  // 54: weir.v1.ExecutorCommand.heartbeat:type_name -> weir.v1.Heartbeat
-	30, // 55: weir.v1.ExecutorCommand.deploy:type_name -> weir.v1.DeployTasks
-	31, // 56: weir.v1.ExecutorCommand.trigger:type_name -> weir.v1.TriggerCheckpoint
-	32, // 57: weir.v1.ExecutorCommand.notify:type_name -> weir.v1.NotifyCheckpoint
-	33, // 58: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
-	34, // 59: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
-	35, // 60: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	10, // 11: weir.v1.TaskManagerReport.chunk:type_name -> weir.v1.Chunk
+	3,  // 12: weir.v1.LaunchExecutor.executor:type_name -> weir.v1.ExecutorRef
+	38, // 13: weir.v1.LaunchExecutor.environment:type_name -> weir.v1.LaunchExecutor.EnvironmentEntry
+	39, // 14: weir.v1.LaunchExecutor.config:type_name -> weir.v1.LaunchExecutor.ConfigEntry
+	41, // 15: weir.v1.LaunchExecutor.graph:type_name -> weir.v1.JobGraph
+	3,  // 16: weir.v1.StopExecutor.executor:type_name -> weir.v1.ExecutorRef
+	11, // 17: weir.v1.TaskManagerCommand.accepted:type_name -> weir.v1.HelloAccepted
+	12, // 18: weir.v1.TaskManagerCommand.refused:type_name -> weir.v1.HelloRefused
+	9,  // 19: weir.v1.TaskManagerCommand.heartbeat:type_name -> weir.v1.Heartbeat
+	13, // 20: weir.v1.TaskManagerCommand.launch_executor:type_name -> weir.v1.LaunchExecutor
+	14, // 21: weir.v1.TaskManagerCommand.stop_executor:type_name -> weir.v1.StopExecutor
+	15, // 22: weir.v1.TaskManagerCommand.forget_job:type_name -> weir.v1.ForgetJob
+	10, // 23: weir.v1.TaskManagerCommand.chunk:type_name -> weir.v1.Chunk
+	3,  // 24: weir.v1.ExecutorHello.executor:type_name -> weir.v1.ExecutorRef
+	1,  // 25: weir.v1.Failure.kind:type_name -> weir.v1.FailureKind
+	18, // 26: weir.v1.TaskStatusChanged.subtask:type_name -> weir.v1.SubtaskRef
+	0,  // 27: weir.v1.TaskStatusChanged.status:type_name -> weir.v1.TaskStatus
+	19, // 28: weir.v1.TaskStatusChanged.failure:type_name -> weir.v1.Failure
+	42, // 29: weir.v1.CheckpointAcked.state:type_name -> weir.v1.SubtaskState
+	18, // 30: weir.v1.CheckpointDeclined.subtask:type_name -> weir.v1.SubtaskRef
+	18, // 31: weir.v1.CommitAcked.subtask:type_name -> weir.v1.SubtaskRef
+	18, // 32: weir.v1.SplitsDiscovered.subtask:type_name -> weir.v1.SubtaskRef
+	43, // 33: weir.v1.SplitsDiscovered.splits:type_name -> weir.v1.Split
+	18, // 34: weir.v1.SubtaskMetrics.subtask:type_name -> weir.v1.SubtaskRef
+	25, // 35: weir.v1.ExecutorHeartbeat.metrics:type_name -> weir.v1.SubtaskMetrics
+	17, // 36: weir.v1.ExecutorReport.hello:type_name -> weir.v1.ExecutorHello
+	26, // 37: weir.v1.ExecutorReport.heartbeat:type_name -> weir.v1.ExecutorHeartbeat
+	20, // 38: weir.v1.ExecutorReport.task_status:type_name -> weir.v1.TaskStatusChanged
+	21, // 39: weir.v1.ExecutorReport.acked:type_name -> weir.v1.CheckpointAcked
+	22, // 40: weir.v1.ExecutorReport.declined:type_name -> weir.v1.CheckpointDeclined
+	23, // 41: weir.v1.ExecutorReport.commit_acked:type_name -> weir.v1.CommitAcked
+	24, // 42: weir.v1.ExecutorReport.splits:type_name -> weir.v1.SplitsDiscovered
+	19, // 43: weir.v1.ExecutorReport.failure:type_name -> weir.v1.Failure
+	10, // 44: weir.v1.ExecutorReport.chunk:type_name -> weir.v1.Chunk
+	18, // 45: weir.v1.SubtaskPlacement.subtask:type_name -> weir.v1.SubtaskRef
+	18, // 46: weir.v1.TaskDeployment.subtask:type_name -> weir.v1.SubtaskRef
+	44, // 47: weir.v1.TaskDeployment.restore:type_name -> weir.v1.OperatorSubtaskState
+	34, // 48: weir.v1.TaskDeployment.splits:type_name -> weir.v1.AssignSplits
+	28, // 49: weir.v1.DeployTasks.peers:type_name -> weir.v1.Peer
+	29, // 50: weir.v1.DeployTasks.placements:type_name -> weir.v1.SubtaskPlacement
+	30, // 51: weir.v1.DeployTasks.tasks:type_name -> weir.v1.TaskDeployment
+	18, // 52: weir.v1.TriggerCheckpoint.subtasks:type_name -> weir.v1.SubtaskRef
+	18, // 53: weir.v1.AssignSplits.subtask:type_name -> weir.v1.SubtaskRef
+	43, // 54: weir.v1.AssignSplits.splits:type_name -> weir.v1.Split
+	11, // 55: weir.v1.ExecutorCommand.accepted:type_name -> weir.v1.HelloAccepted
+	12, // 56: weir.v1.ExecutorCommand.refused:type_name -> weir.v1.HelloRefused
+	9,  // 57: weir.v1.ExecutorCommand.heartbeat:type_name -> weir.v1.Heartbeat
+	31, // 58: weir.v1.ExecutorCommand.deploy:type_name -> weir.v1.DeployTasks
+	32, // 59: weir.v1.ExecutorCommand.trigger:type_name -> weir.v1.TriggerCheckpoint
+	33, // 60: weir.v1.ExecutorCommand.notify:type_name -> weir.v1.NotifyCheckpoint
+	34, // 61: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
+	35, // 62: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
+	36, // 63: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
+	10, // 64: weir.v1.ExecutorCommand.chunk:type_name -> weir.v1.Chunk
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_control_proto_init() }
@@ -3241,16 +3381,18 @@ func file_weir_v1_control_proto_init() {
 		(*TaskManagerReport_ExecutorExited)(nil),
 		(*TaskManagerReport_LogLines)(nil),
 		(*TaskManagerReport_ExecutorStarted)(nil),
+		(*TaskManagerReport_Chunk)(nil),
 	}
-	file_weir_v1_control_proto_msgTypes[13].OneofWrappers = []any{
+	file_weir_v1_control_proto_msgTypes[14].OneofWrappers = []any{
 		(*TaskManagerCommand_Accepted)(nil),
 		(*TaskManagerCommand_Refused)(nil),
 		(*TaskManagerCommand_Heartbeat)(nil),
 		(*TaskManagerCommand_LaunchExecutor)(nil),
 		(*TaskManagerCommand_StopExecutor)(nil),
 		(*TaskManagerCommand_ForgetJob)(nil),
+		(*TaskManagerCommand_Chunk)(nil),
 	}
-	file_weir_v1_control_proto_msgTypes[24].OneofWrappers = []any{
+	file_weir_v1_control_proto_msgTypes[25].OneofWrappers = []any{
 		(*ExecutorReport_Hello)(nil),
 		(*ExecutorReport_Heartbeat)(nil),
 		(*ExecutorReport_TaskStatus)(nil),
@@ -3259,8 +3401,9 @@ func file_weir_v1_control_proto_init() {
 		(*ExecutorReport_CommitAcked)(nil),
 		(*ExecutorReport_Splits)(nil),
 		(*ExecutorReport_Failure)(nil),
+		(*ExecutorReport_Chunk)(nil),
 	}
-	file_weir_v1_control_proto_msgTypes[34].OneofWrappers = []any{
+	file_weir_v1_control_proto_msgTypes[35].OneofWrappers = []any{
 		(*ExecutorCommand_Accepted)(nil),
 		(*ExecutorCommand_Refused)(nil),
 		(*ExecutorCommand_Heartbeat)(nil),
@@ -3270,6 +3413,7 @@ func file_weir_v1_control_proto_init() {
 		(*ExecutorCommand_AssignSplits)(nil),
 		(*ExecutorCommand_Finish)(nil),
 		(*ExecutorCommand_Cancel)(nil),
+		(*ExecutorCommand_Chunk)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3277,7 +3421,7 @@ func file_weir_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_control_proto_rawDesc), len(file_weir_v1_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
