@@ -61,7 +61,7 @@ func TestLargeMessagesPassBothWays(t *testing.T) {
 			t.Fatal(err)
 		}
 		inline := bytes.Repeat([]byte("abcdefgh"), 1<<17)
-		sent := []*pb.ExecutorReport{heartbeat(1), acknowledgement(70, inline), heartbeat(2), acknowledgement(40_000, nil), acknowledgement(3, inline), heartbeat(3)}
+		sent := []*pb.ExecutorReport{heartbeat(1), acknowledgement(70, inline), heartbeat(2), acknowledgement(30_000, nil), acknowledgement(3, inline), heartbeat(3)}
 		for i, m := range sent {
 			if i == 3 {
 				if err := s.Send(acknowledgement(1024, inline)); !errors.Is(err, ErrTooLarge) {
