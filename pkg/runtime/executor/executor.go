@@ -358,7 +358,7 @@ func (e *Executor) report(id ids.SubtaskID, r subtask.Report) {
 		case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningInputEnded, coordinator.RunningEndOfData:
 		}
 	}
-	e.reports.send(fitting(id, r))
+	e.reports.send(fitting(id, r, transport.SessionMessageBytesMax))
 }
 
 func (e *Executor) s3Options() s3.Options {
