@@ -362,6 +362,9 @@ func (x *restoration) restorePart(p coordinator.RestoredPart, data []byte) error
 func (in *inputs) restore(s *Subtask) {
 	for ch := range in.channels {
 		c := &in.channels[ch]
+		// What needs no credit may have come during the restore.
+		waiting := c.queue
+		c.queue = frameQueue{}
 		c.restored = len(c.toRestore)
 		for _, f := range c.toRestore {
 			in.push(ch, f)
@@ -371,6 +374,9 @@ func (in *inputs) restore(s *Subtask) {
 			if w.Edge == c.of.Edge && w.Watermark != watermark.None {
 				in.push(ch, element.Frame{Kind: element.WatermarkKind, Watermark: w.Watermark})
 			}
+		}
+		for waiting.len() > 0 {
+			in.push(ch, waiting.pop())
 		}
 	}
 }
