@@ -154,6 +154,13 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 				h.wake()
 			}
 		}
+	case coordinator.EndLoops:
+		for _, id := range e.Subtasks {
+			if h := x.find(id); h != nil {
+				h.s.EndLoop()
+				h.wake()
+			}
+		}
 	case coordinator.NotifyComplete:
 		x.c.checkNotified(x, e.Checkpoint)
 		x.each(func(h *host) { h.s.NotifyComplete(e.Checkpoint) })

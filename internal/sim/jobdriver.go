@@ -101,6 +101,8 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 		jm.send(e.Executor, e)
 	case coordinator.TriggerCheckpoint:
 		jm.send(e.Executor, e)
+	case coordinator.EndLoops:
+		jm.send(e.Executor, e)
 	case coordinator.NotifyComplete:
 		jm.send(e.Executor, e)
 	case coordinator.NotifyAborted:

@@ -396,6 +396,7 @@ func (c *Coordinator) onCheckpointPublished(now time.Time, e CheckpointPublished
 			c.awaitCommits(p.id)
 		}
 		c.notifyComplete(p)
+		c.endEmptyLoops(p)
 		c.subsumeBefore(now, p.id)
 	}
 	c.answerCheckpoint(p, "")

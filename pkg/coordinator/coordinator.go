@@ -166,6 +166,9 @@ func (c *Coordinator) NextDeadline() (time.Time, bool) {
 	if c.wantsPeriodic() && !c.awaitsIDs() {
 		earlier(c.periodicDue())
 	}
+	if c.wantsLoopCheck() && !c.awaitsIDs() {
+		earlier(c.attempt.loops.next)
+	}
 	return at, armed
 }
 

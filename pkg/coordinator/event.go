@@ -71,6 +71,9 @@ const (
 	// Running has restored its state, committed what the restored checkpoint had
 	// prepared, and processes.
 	Running
+	// RunningInputEnded is running as the head of a loop whose forward inputs have
+	// all ended: records may still go round.
+	RunningInputEnded
 	// RunningEndOfData is running, and all its inputs have ended.
 	RunningEndOfData
 	// Finished has ended because FinishTasks said so.
@@ -90,6 +93,8 @@ func (s TaskStatus) String() string {
 		return "INITIALIZING"
 	case Running:
 		return "RUNNING"
+	case RunningInputEnded:
+		return "INPUT_ENDED"
 	case RunningEndOfData:
 		return "END_OF_DATA"
 	case Finished:

@@ -58,6 +58,8 @@ type pendingCheckpoint struct {
 	size     int64
 	uploaded int64  // of size, what was uploaded for it
 	uri      string // once persisted
+	// emptyLoops are the heads of loops that it found empty.
+	emptyLoops []ids.VertexID
 }
 
 // isSavepoint reports whether a user asked for it.
@@ -147,6 +149,8 @@ func (c *Coordinator) complete(now time.Time, p *pendingCheckpoint) (*snapshot.C
 			}
 		}
 	}
+	c.addInFlight(cc, p.acks)
+	p.emptyLoops = c.emptyLoops(p)
 	return cc, nil
 }
 

@@ -49,7 +49,7 @@ func TestOtherWireVersionIsRefusedWithBoth(t *testing.T) {
 		if len(commands) != 1 || !commands[0].GetRefused().GetFinal() {
 			t.Fatalf("answer: %v", commands)
 		}
-		for _, version := range []string{fmt.Sprintf("version %d", transport.WireVersion), fmt.Sprintf("version %d", transport.WireVersion+7)} {
+		for _, version := range []string{fmt.Sprintf("version %d", hello.GetWireVersion()), fmt.Sprintf("version %d", transport.WireVersion)} {
 			if !strings.Contains(commands[0].GetRefused().GetReason(), version) {
 				t.Errorf("reason %q does not name %s", commands[0].GetRefused().GetReason(), version)
 			}

@@ -72,6 +72,8 @@ func (s *scripted) Fail(err error, stack string) {
 		Failure: coordinator.Failure{Kind: coordinator.UserFailure, Message: err.Error(), Stack: stack}})
 }
 
+func (s *scripted) EndLoop() {}
+
 func (s *scripted) Finish() { s.end(subtask.StatusReport{Status: coordinator.Finished}) }
 func (s *scripted) Cancel(keepUpTo ids.CheckpointID) {
 	if s.onCancel != nil {
@@ -84,7 +86,7 @@ func (s *scripted) Cancel(keepUpTo ids.CheckpointID) {
 func (s *scripted) end(r subtask.StatusReport) {
 	if !s.ended {
 		s.ended = true
-		s.call("end %d", r.Status)
+		s.call("end %s", r.Status)
 		s.host.Report(r)
 	}
 }
@@ -384,7 +386,7 @@ func TestCancelEndsWorkAndWaitsForIt(t *testing.T) {
 		if !cameBack || time.Since(began) != time.Second {
 			t.Errorf("the work came back: %t, after %s", cameBack, time.Since(began))
 		}
-		if have := strings.Join(s.calls, ", "); have != "start, end 6, fetched, close" {
+		if have := strings.Join(s.calls, ", "); have != "start, end CANCELED, fetched, close" {
 			t.Errorf("calls are %s", have)
 		}
 		if status := reports.last(t).Status; status != coordinator.Canceled {
