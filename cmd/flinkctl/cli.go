@@ -81,7 +81,7 @@ func (c *cli) command() *cobra.Command {
 	flags.BoolVar(&c.verbose, "verbose", false, "show the whole chain of an error, and stacks")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		c.submitCommand(), c.listCommand(), c.statusCommand(), c.cancelCommand(), c.savepointCommand(), c.stopCommand(),
+		c.submitCommand(), c.listCommand(), c.statusCommand(), c.cancelCommand(), c.checkpointCommand(), c.savepointCommand(), c.stopCommand(),
 		c.inspectCommand(),
 		c.checkpointsCommand(), c.logsCommand(), c.taskManagersCommand(), c.clusterCommand(), c.versionCommand(),
 	)

@@ -26,7 +26,7 @@ func TestOutput(t *testing.T) {
 	_, address := serve(t)
 	for name, args := range map[string]string{
 		"list": "list", "list_all": "list --all", "status": "status 4f2a", "cancel": "cancel 4f2a", "savepoint": "savepoint 4f2a",
-		"stop": "stop " + runningJob, "checkpoints": "checkpoints 4f2a", "taskmanagers": "taskmanagers", "logs": "logs 4f2a",
+		"stop": "stop " + runningJob, "checkpoint": "checkpoint 4f2a", "checkpoints": "checkpoints 4f2a", "taskmanagers": "taskmanagers", "logs": "logs 4f2a",
 	} {
 		for _, format := range []string{"json", "text"} {
 			t.Run(name+"/"+format, func(t *testing.T) {
@@ -262,4 +262,34 @@ func TestEveryVerbHasHelpAndAnExample(t *testing.T) {
 		}
 	}
 	visit((&cli{}).command())
+}
+
+func TestStopAsksForDrain(t *testing.T) {
+	jobManager, address := serve(t)
+	for _, drain := range []bool{false, true} {
+		args := []string{"stop", "4f2a", "--jobmanager", address, "--savepoint-dir", "s3://weir/sp"}
+		if drain {
+			args = append(args, "--drain")
+		}
+		if _, stderr, code := flinkctl(t, args...); code != codeOK {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		if r := jobManager.savepoint; !r.GetStop() || r.GetDrain() != drain || r.GetDir() != "s3://weir/sp" || r.GetJobId() != runningJob {
+			t.Errorf("stop with drain=%t asked for %v", drain, r)
+		}
+	}
+}
+
+// What a task said, and that the job goes on, is what the user reads; the exit
+// code is not 0.
+func TestWhatIsRefusedIsAFailureWithItsReason(t *testing.T) {
+	jobManager, address := serve(t)
+	const reason = "stop-savepoint 18 failed: declined: count (2/2): disk full"
+	jobManager.refusal = transport.Errorf(transport.ErrRefused, "%s", reason)
+	for _, verb := range []string{"stop", "savepoint", "checkpoint"} {
+		stdout, stderr, code := flinkctl(t, verb, "4f2a", "--jobmanager", address)
+		if code != codeStatus || stdout != "" || stderr != "error: job "+runningJob+": "+reason+"\n" {
+			t.Errorf("%s: exit code %d, printed %q and\n%s", verb, code, stdout, stderr)
+		}
+	}
 }

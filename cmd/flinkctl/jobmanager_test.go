@@ -30,7 +30,7 @@ type scriptedJobManager struct {
 	artifacts map[string]int
 	submitted *pb.JobSpec
 	savepoint *pb.SavepointRequest
-	refusal   error
+	refusal   error // of a submission, savepoint or checkpoint
 	planned   *pb.JobSpec
 	plan      *pb.PlanRestoreResponse
 }
@@ -111,7 +111,19 @@ func (s *scriptedJobManager) Savepoint(_ context.Context, r *pb.SavepointRequest
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.savepoint = r
+	if s.refusal != nil {
+		return nil, s.refusal
+	}
 	return &pb.SavepointResponse{Path: "/sp/savepoint-4f2a5100000000000000000000000001-17", Checkpoint: 17}, nil
+}
+
+func (s *scriptedJobManager) CheckpointJob(context.Context, *pb.CheckpointJobRequest) (*pb.CheckpointJobResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refusal != nil {
+		return nil, s.refusal
+	}
+	return &pb.CheckpointJobResponse{Path: "/cp/" + runningJob + "/chk-18", Checkpoint: 18}, nil
 }
 
 func (s *scriptedJobManager) ListCheckpoints(context.Context, *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {

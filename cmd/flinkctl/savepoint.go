@@ -34,18 +34,18 @@ func (c *cli) savepointCommand() *cobra.Command {
 			if len(args) == 2 {
 				dir = args[1]
 			}
-			return c.savepoint(cmd.Context(), args[0], dir, false)
+			return c.savepoint(cmd.Context(), args[0], &pb.SavepointRequest{Dir: dir})
 		},
 	}
 	cmd.AddCommand(c.disposeCommand())
 	return cmd
 }
 
-// savepoint takes a savepoint, with stop the last thing the job does, and
-// prints where it is.
-func (c *cli) savepoint(ctx context.Context, given, dir string, stop bool) error {
+// savepoint takes the savepoint of the request, with Stop the last thing the
+// job does, and prints where it is.
+func (c *cli) savepoint(ctx context.Context, given string, request *pb.SavepointRequest) error {
 	return c.withJobManager(ctx, func(ctx context.Context, jobManager *transport.JobManager) error {
-		dir, err := absoluteLocation(dir)
+		dir, err := absoluteLocation(request.GetDir())
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,8 @@ func (c *cli) savepoint(ctx context.Context, given, dir string, stop bool) error
 		if err != nil {
 			return err
 		}
-		response, err := jobManager.Savepoint(ctx, &pb.SavepointRequest{JobId: job, Dir: dir, Stop: stop})
+		request.JobId, request.Dir = job, dir
+		response, err := jobManager.Savepoint(ctx, request)
 		if err != nil {
 			return ofJob(job, err)
 		}

@@ -212,7 +212,7 @@ var refusedModules = map[string]string{
 
 // simulatorImports are what internal/sim has to run: production's code and no copy of it.
 var simulatorImports = []string{
-	"pkg/coordinator", "pkg/coordinator/slots", "pkg/runtime/subtask", "pkg/statebackend/memory",
+	"pkg/coordinator", "pkg/coordinator/slots", "pkg/runtime/subtask", "pkg/runtime/align", "pkg/statebackend/memory",
 }
 
 // alignerUser steps the aligner for production and simulator alike.
@@ -310,8 +310,5 @@ var invariants = []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", 
 // unreadOptions are the variables of pkg/config that no other code reads, and why: an
 // option that changes nothing would be a lie to whoever sets it.
 var unreadOptions = map[string]string{
-	"StateBackend":             "has one value in this version",
-	"CheckpointMode":           "has one value in this version",
-	"CheckpointUnaligned":      "always false in this version",
-	"CheckpointAlignedTimeout": "matters to unaligned checkpoints only, which this version refuses",
+	"CheckpointChannelStateMax": "no subtask stores channel state in this version",
 }

@@ -132,6 +132,12 @@ type Savepoint struct {
 	Checkpoint uint64 `json:"checkpoint"`
 }
 
+// TakenCheckpoint is the output of checkpoint.
+type TakenCheckpoint struct {
+	ID   uint64 `json:"checkpoint"`
+	Path string `json:"path"`
+}
+
 // Cancellation is the output of cancel.
 type Cancellation struct {
 	ID     string `json:"id"`

@@ -154,6 +154,13 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 				h.wake()
 			}
 		}
+	case coordinator.EndLoops:
+		for _, id := range e.Subtasks {
+			if h := x.find(id); h != nil {
+				h.s.EndLoop()
+				h.wake()
+			}
+		}
 	case coordinator.NotifyComplete:
 		x.c.checkNotified(x, e.Checkpoint)
 		x.each(func(h *host) { h.s.NotifyComplete(e.Checkpoint) })
@@ -181,10 +188,22 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 	}
 }
 
+// lateMax is by how much a message comes too late at most: several
+// checkpoints may have come and gone.
+const lateMax = 2 * time.Second
+
 // report sends something to the JobManager that started the executor.
 func (x *executor) report(label string, event coordinator.Event) {
 	jm, job := x.session.jm, x.job
 	x.session.toJobManager(label, func() { jm.deliver(job, event) })
+	switch event.(type) {
+	case coordinator.CheckpointAcked, coordinator.CheckpointDeclined, coordinator.CommitAcked:
+		if x.c.happens(DoubledReport) {
+			x.after(x.c.between(0, lateMax), "report again", func() {
+				x.session.toJobManager(label, func() { jm.deliver(job, event) })
+			})
+		}
+	}
 }
 
 // leave ends the executor when its tasks have ended, or after the grace.

@@ -213,7 +213,7 @@ func (h *host) Report(r subtask.Report) {
 		case coordinator.Failed:
 			h.ended = true
 			h.x.report("status", event)
-		case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningEndOfData:
+		case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningInputEnded, coordinator.RunningEndOfData:
 			h.x.report("status", event)
 		}
 	case subtask.AckReport:

@@ -38,6 +38,7 @@ func (d *jobDriver) step(event coordinator.Event) {
 		return
 	}
 	c := d.jm.c
+	c.noteOutcome(d, event)
 	effects := d.machine.Step(c.wall(), event)
 	c.trace.event(d, event)
 	for _, effect := range effects {
@@ -100,6 +101,8 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 	case coordinator.AssignSplits:
 		jm.send(e.Executor, e)
 	case coordinator.TriggerCheckpoint:
+		jm.send(e.Executor, e)
+	case coordinator.EndLoops:
 		jm.send(e.Executor, e)
 	case coordinator.NotifyComplete:
 		jm.send(e.Executor, e)

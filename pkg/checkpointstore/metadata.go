@@ -34,9 +34,12 @@ const (
 	// shared with other checkpoints. A reader that took it for canonical would
 	// find no state, and one that deleted it would delete others' files.
 	featureStateFiles = "state-files"
+	// featureInFlight: records were in flight, and are in files of their own. A
+	// reader that did not know of them would lose them.
+	featureInFlight = "in-flight-records"
 )
 
-var metadataFeatures = []string{featureSplits, featureEndOfData, featureStateFiles}
+var metadataFeatures = []string{featureSplits, featureEndOfData, featureStateFiles, featureInFlight}
 
 // EncodeMetadata makes the content of a _metadata object. It refuses a
 // checkpoint that DecodeMetadata would refuse.
@@ -58,6 +61,9 @@ func EncodeMetadata(checkpoint *snapshot.CompletedCheckpoint) ([]byte, error) {
 	}
 	if hasStateFiles(checkpoint) {
 		features = append(features, featureStateFiles)
+	}
+	if len(checkpoint.InFlight) > 0 {
+		features = append(features, featureInFlight)
 	}
 	content := sealEnvelope(metadataMagic, features, body)
 	if len(content) > metadataSizeMax {

@@ -117,7 +117,12 @@ func TestMistakesNameKeyPlaceAndRemedy(t *testing.T) {
 		{"enum", "", []string{"restart-strategy.type=never"},
 			`"never" is not allowed: use exponential-delay, fixed-delay, none`},
 		{"bool", "", []string{"s3.path-style-access=yes"}, `"yes" is not true or false`},
-		{"not supported", "", []string{"execution.checkpointing.unaligned.enabled=true"}, "is not supported by this version: use false"},
+		{"unaligned at least once", "execution.checkpointing.mode: AT_LEAST_ONCE\n", []string{"execution.checkpointing.unaligned=true"},
+			"-D: execution.checkpointing.unaligned.enabled: execution.checkpointing.unaligned.enabled is true and execution.checkpointing.mode is " +
+				"AT_LEAST_ONCE, which never waits for an alignment: set the first to false, or the second to EXACTLY_ONCE"},
+		{"several unaligned at once", "", []string{"execution.checkpointing.max-concurrent-checkpoints=2", "execution.checkpointing.unaligned.enabled=true"},
+			"execution.checkpointing.unaligned.enabled is true and execution.checkpointing.max-concurrent-checkpoints is 2: " +
+				"unaligned checkpoints are taken one at a time; set the first to false, or the second to 1"},
 		{"scheme", "", []string{"execution.checkpointing.dir=hdfs://a/b"}, `has the unknown scheme "hdfs": use file or s3`},
 		{"relative directory", "", []string{"execution.checkpointing.dir=checkpoints"}, "is not a storage directory: use"},
 		{"bucket missing", "", []string{"execution.checkpointing.dir=s3://"}, "is not a storage directory: use"},

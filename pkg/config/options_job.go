@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // The shape of a job.
 var (
@@ -35,7 +38,8 @@ var (
 	CheckpointInterval = durationOption(settings{key: "execution.checkpointing.interval", scope: JobScope,
 		doc: "Time from one periodic checkpoint to the next. 0 takes none."}, "1 s", 0, longest)
 	CheckpointMode = enumOption(settings{key: "execution.checkpointing.mode", scope: JobScope,
-		doc: "What a failure may do to the state."}, ExactlyOnce, ExactlyOnce)
+		doc: "What a failure may do to the state: nothing, or count records that were read since the last checkpoint twice, for which no channel ever waits in a checkpoint."},
+		ExactlyOnce, ExactlyOnce, AtLeastOnce)
 	CheckpointTimeout = durationOption(settings{key: "execution.checkpointing.timeout", scope: JobScope,
 		doc: "Age at which an unfinished checkpoint is aborted."}, "10 min", 10*time.Millisecond, longest)
 	CheckpointMinPause = durationOption(settings{key: "execution.checkpointing.min-pause", scope: JobScope,
@@ -63,12 +67,16 @@ var (
 		aliases: []string{"execution.checkpointing.memory-threshold", "state.storage.fs.memory-threshold"},
 		doc:     "State smaller than this travels in the acknowledgement and is stored in the metadata, without a file of its own."},
 		"20 kb", 0, MiB)
-	CheckpointUnaligned = unsupportedOption(settings{key: "execution.checkpointing.unaligned.enabled", scope: JobScope,
+	CheckpointUnaligned = boolOption(settings{key: "execution.checkpointing.unaligned.enabled", scope: JobScope,
 		aliases: []string{"execution.checkpointing.unaligned"},
-		doc:     "Whether barriers overtake records, which are then part of the checkpoint."})
+		doc: "Whether barriers overtake records, which are then part of the checkpoint, so that it does not wait for them under back-pressure. " +
+			"Savepoints always align. Needs EXACTLY_ONCE and one checkpoint at a time."}, "false")
 	CheckpointAlignedTimeout = durationOption(settings{key: "execution.checkpointing.aligned-checkpoint-timeout", scope: JobScope,
-		doc: "Alignment time after which an unaligned checkpoint is taken instead, where these are enabled. 0 starts unaligned."},
+		doc: "Where unaligned checkpoints are enabled: how long a barrier keeps its place, in or in front of a subtask, before it overtakes. 0 starts unaligned."},
 		"0 s", 0, longest)
+	CheckpointChannelStateMax = memoryOption(settings{key: "execution.checkpointing.unaligned.max-channel-state", scope: JobScope,
+		doc: "Most records, in bytes, that one subtask stores in an unaligned checkpoint. More of them decline the checkpoint and leave the job running."},
+		"256 mb", MiB, 2*GiB-1)
 	CheckpointIncremental = boolOption(settings{key: "execution.checkpointing.incremental", scope: JobScope,
 		aliases: []string{"state.backend.incremental"},
 		doc:     "Whether a checkpoint refers to files of the one before instead of uploading them again. Matters only with a state backend that keeps its state in files."},
@@ -92,8 +100,12 @@ const (
 // Mode says what a failure may do to the state.
 type Mode string
 
-// ExactlyOnce counts every record once whatever fails.
-const ExactlyOnce Mode = "EXACTLY_ONCE"
+const (
+	// ExactlyOnce counts every record once whatever fails.
+	ExactlyOnce Mode = "EXACTLY_ONCE"
+	// AtLeastOnce loses no record, but may count one twice after a failure.
+	AtLeastOnce Mode = "AT_LEAST_ONCE"
+)
 
 // Retention says what happens to a job's checkpoints when it ends.
 type Retention string
@@ -176,6 +188,26 @@ var (
 // rules are the conditions between options.
 var rules = []rule{
 	{
+		keys: []string{CheckpointUnaligned.Key(), CheckpointMode.Key()},
+		check: func(c *Config) string {
+			if !CheckpointUnaligned.Get(c) || CheckpointMode.Get(c) == ExactlyOnce {
+				return ""
+			}
+			return CheckpointUnaligned.Key() + " is true and " + CheckpointMode.Key() + " is " + string(CheckpointMode.Get(c)) +
+				", which never waits for an alignment: set the first to false, or the second to " + string(ExactlyOnce)
+		},
+	},
+	{
+		keys: []string{CheckpointUnaligned.Key(), CheckpointMaxConcurrent.Key()},
+		check: func(c *Config) string {
+			if !CheckpointUnaligned.Get(c) || CheckpointMaxConcurrent.Get(c) == 1 {
+				return ""
+			}
+			return CheckpointUnaligned.Key() + " is true and " + CheckpointMaxConcurrent.Key() + " is " + strconv.Itoa(CheckpointMaxConcurrent.Get(c)) +
+				": unaligned checkpoints are taken one at a time; set the first to false, or the second to 1"
+		},
+	},
+	{
 		keys: []string{HeartbeatTimeout.Key(), HeartbeatInterval.Key()},
 		check: func(c *Config) string {
 			interval, timeout := HeartbeatInterval.Get(c), HeartbeatTimeout.Get(c)
@@ -208,15 +240,4 @@ var rules = []rule{
 			return "parallelism.default is larger than pipeline.max-parallelism"
 		},
 	},
-}
-
-// unsupportedOption is a switch of Flink's that is known here and always off:
-// whoever turns it on is told so.
-func unsupportedOption(s settings) Option[bool] {
-	return register(s, "bool", "false", "false", func(text string) (bool, error) {
-		if text == "false" {
-			return false, nil
-		}
-		return false, problem("is not supported by this version: use false")
-	})
 }

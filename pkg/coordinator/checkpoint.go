@@ -13,7 +13,12 @@ import (
 
 // wantsPeriodic reports whether a periodic checkpoint waits for nothing but its time.
 func (c *Coordinator) wantsPeriodic() bool {
-	if c.phase != phaseRun || c.cfg.Checkpointing.Interval <= 0 || c.attempt.finishing || c.attempt.awaited != 0 ||
+	return c.cfg.Checkpointing.Interval > 0 && c.mayCheckpoint()
+}
+
+// mayCheckpoint reports whether there may be one more periodic checkpoint now.
+func (c *Coordinator) mayCheckpoint() bool {
+	if c.phase != phaseRun || c.attempt.finishing || c.attempt.awaited != 0 ||
 		c.record.desired.StopSavepoint || c.isAllEndOfData() {
 		return false
 	}
@@ -64,11 +69,30 @@ func (c *Coordinator) wantsFinal() bool {
 	return true
 }
 
-// trigger starts a checkpoint, unless no ID is reserved yet.
-func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepointRequest) bool {
+// startCheckpoint triggers a periodic checkpoint if it is time for one, or if
+// users have asked for one. All who have share it.
+func (c *Coordinator) startCheckpoint(now time.Time) {
+	isDue := c.wantsPeriodic() && !now.Before(c.periodicDue())
+	if !isDue && (len(c.requested) == 0 || !c.mayCheckpoint()) {
+		return
+	}
+	p := c.trigger(now, snapshot.Checkpoint, savepointRequest{})
+	if p == nil {
+		return
+	}
+	if isDue {
+		c.nextTrigger = now.Add(c.cfg.Checkpointing.Interval)
+	}
+	if p.askedBy, c.requested = c.requested, nil; len(p.askedBy) > 0 {
+		c.note(now, fmt.Sprintf("checkpoint %d triggered by a user", p.id))
+	}
+}
+
+// trigger starts a checkpoint, unless no ID is reserved yet: then it returns nil.
+func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepointRequest) *pendingCheckpoint {
 	id, ok := c.takeID()
 	if !ok {
-		return false
+		return nil
 	}
 	p := &pendingCheckpoint{
 		id: id, kind: kind, attempt: c.attempt.id, stage: collecting,
@@ -76,6 +100,7 @@ func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepoi
 		request: request, acks: make([]*snapshot.SubtaskState, c.layout.total()),
 	}
 	barrier := element.Barrier{Checkpoint: id}
+	barrier.Alignment, barrier.AlignedTimeout = c.alignment(p)
 	if base := c.record.desired.Latest.ID; c.cfg.Checkpointing.Incremental && !p.isSavepoint() && c.files.canBeBase(base) {
 		c.files.pin(base)
 		p.base, barrier.Base = base, base
@@ -84,6 +109,7 @@ func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepoi
 		p.dir = request.dir
 		barrier.Savepoint, barrier.SavepointDir = true, p.dir
 		barrier.Stop = kind == snapshot.StopSavepoint
+		barrier.Drain = request.drain
 		c.note(now, fmt.Sprintf("%s %d triggered", kind, id))
 	}
 	if n := len(c.pending); n > 0 {
@@ -95,7 +121,30 @@ func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepoi
 			c.emit(TriggerCheckpoint{Executor: x.id, Barrier: barrier, Subtasks: x.sources})
 		}
 	}
-	return true
+	return p
+}
+
+// alignment says how the barriers of a checkpoint pass records. Those of
+// savepoints keep their place: a savepoint has no channel state, so that it can be
+// restored by a changed program. And no barrier may overtake one of them, or
+// what it overtook would be in front of the savepoint and behind it.
+func (c *Coordinator) alignment(p *pendingCheckpoint) (element.Alignment, int64) {
+	k := &c.cfg.Checkpointing
+	switch {
+	case k.Mode == AtLeastOnce:
+		return element.AtLeastOnce, 0
+	case !k.Unaligned || p.isSavepoint() || c.hasSavepointBarriers():
+		return element.Aligned, 0
+	case k.AlignedTimeout > 0:
+		return element.Aligned, int64((k.AlignedTimeout + time.Millisecond - 1) / time.Millisecond)
+	}
+	return element.Unaligned, 0
+}
+
+// hasSavepointBarriers reports whether barriers of a savepoint are on their
+// way: when all subtasks have acknowledged it, all barriers have arrived.
+func (c *Coordinator) hasSavepointBarriers() bool {
+	return slices.ContainsFunc(c.pending, func(p *pendingCheckpoint) bool { return p.isSavepoint() && p.stage == collecting })
 }
 
 // onCheckpointAcked takes an acknowledgement of the current attempt.
@@ -347,8 +396,10 @@ func (c *Coordinator) onCheckpointPublished(now time.Time, e CheckpointPublished
 			c.awaitCommits(p.id)
 		}
 		c.notifyComplete(p)
+		c.endEmptyLoops(p)
 		c.subsumeBefore(now, p.id)
 	}
+	c.answerCheckpoint(p, "")
 	for _, ref := range w.unretained {
 		invariant.Check(ref.ID != w.desired.Latest.ID && !slices.Contains(w.desired.Retained, ref), "I4",
 			"checkpoint %d is discarded, which is retained", ref.ID)
@@ -386,9 +437,13 @@ func (c *Coordinator) notifyComplete(p *pendingCheckpoint) {
 func (c *Coordinator) subsumeBefore(now time.Time, id ids.CheckpointID) {
 	for _, p := range slices.Clone(c.pending) {
 		if p.id < id && p.kind == snapshot.Checkpoint {
-			c.abort(now, p, Subsumed, "")
+			c.abort(now, p, Subsumed, subsumedBy(id))
 		}
 	}
+}
+
+func subsumedBy(id ids.CheckpointID) string {
+	return fmt.Sprintf("the newer checkpoint %d completed first", id)
 }
 
 func (c *Coordinator) onPublishFailed(now time.Time, e PublishFailed) {
@@ -446,12 +501,14 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 	if detail != "" {
 		text += ": " + detail
 	}
+	// Its tasks cannot go on from the end of event time: they are not told, but stopped.
+	drained := p.request.drain && p.attempt == c.attempt.id && c.phase == phaseRun
 	persistUnderWay := p.stage == persisting
 	// A savepoint is alone in its directory, so what was written for it and
 	// never acknowledged goes too: no sweep comes there.
 	metadata := p.stage == publishing || p.isSavepoint()
 	c.endPending(now, p, text)
-	if p.attempt == c.attempt.id && c.phase == phaseRun {
+	if p.attempt == c.attempt.id && c.phase == phaseRun && !drained {
 		for _, x := range c.attempt.executors {
 			c.emit(NotifyAborted{Executor: x.id, Checkpoint: p.id, Reason: reason})
 		}
@@ -466,12 +523,20 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 		c.note(now, fmt.Sprintf("%s %d aborted: %s", p.kind, p.id, text))
 	}
 	if p.isSavepoint() {
-		if c.phase != phaseRun {
+		if c.phase != phaseRun || drained {
 			c.leftovers = append(c.leftovers, endedCheckpoint{id: p.id, dir: p.dir})
 		}
-		c.answerSavepoint(p, fmt.Sprintf("%s %d failed: %s", p.kind, p.id, text))
+		answer := fmt.Sprintf("%s %d failed: %s", p.kind, p.id, text)
+		if drained {
+			// Not the user's code's doing: the restart strategy has no say in it.
+			c.failover(now, Failure{Kind: LostProcess, Message: fmt.Sprintf(
+				"stop with drain failed, and no task can go on from the end of event time: %s %d %s", p.kind, p.id, text)})
+			answer += "; event time had been brought to its end, so the job restarts from its last checkpoint"
+		}
+		c.answerSavepoint(p, answer)
 		return
 	}
+	c.answerCheckpoint(p, fmt.Sprintf("%s %d failed: %s", p.kind, p.id, text))
 	c.countFailure(now, p, reason, text)
 }
 

@@ -73,8 +73,26 @@ type RestartConfig struct {
 	StableAfter time.Duration
 }
 
+// CheckpointMode says what a failure may do to the state.
+type CheckpointMode uint8
+
+// The modes of execution.checkpointing.mode.
+const (
+	// ExactlyOnce counts every record once.
+	ExactlyOnce CheckpointMode = iota + 1
+	// AtLeastOnce loses none, and may count one twice: barriers hold nothing back.
+	AtLeastOnce
+)
+
 // CheckpointConfig is execution.checkpointing.
 type CheckpointConfig struct {
+	Mode CheckpointMode
+	// Unaligned lets the barriers of checkpoints overtake records. Only with
+	// ExactlyOnce and MaxConcurrent 1; savepoints always align.
+	Unaligned bool
+	// AlignedTimeout is how long such barriers keep their place first. The
+	// wire has milliseconds: a part of one counts as one.
+	AlignedTimeout time.Duration
 	// Interval from one periodic trigger to the next; 0 takes none.
 	Interval time.Duration
 	// Timeout is the age at which a checkpoint or savepoint expires.
@@ -146,10 +164,14 @@ func (c Config) defaults() Config {
 	setDefault(&c.SlotRequestTimeout, 5*time.Minute)
 	setDefault(&c.CancellationTimeout, 30*time.Second)
 	setDefault(&c.LaunchTimeout, defaultLaunchTimeout)
+	setDefault(&c.Checkpointing.Mode, ExactlyOnce)
 	setDefault(&c.Checkpointing.Timeout, 10*time.Minute)
 	setDefault(&c.Checkpointing.MaxConcurrent, 1)
 	setDefault(&c.Checkpointing.Retained, 2)
 	setDefault(&c.Checkpointing.Retention, DeleteOnCancellation)
+	k := &c.Checkpointing
+	invariant.Check(!k.Unaligned || k.Mode == ExactlyOnce && k.MaxConcurrent == 1, "config",
+		"unaligned checkpoints in mode %d, %d at once", k.Mode, k.MaxConcurrent)
 	r := &c.Restart
 	setDefault(&r.Strategy, ExponentialDelay)
 	if r.Backoff == (Backoff{}) {

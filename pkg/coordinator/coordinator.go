@@ -92,10 +92,11 @@ type Coordinator struct {
 	failuresInARow int
 	finalFailures  int
 
-	// Requests of users, see savepoint.go and cancel.go.
-	waiting []savepointRequest
-	stop    stopState
-	cancels []RequestID
+	// Requests of users, see savepoint.go, request.go and cancel.go.
+	waiting   []savepointRequest
+	requested []RequestID // checkpoints, not yet triggered
+	stop      stopState
+	cancels   []RequestID
 
 	// What users may see, see view.go.
 	shown              shown
@@ -164,6 +165,9 @@ func (c *Coordinator) NextDeadline() (time.Time, bool) {
 	}
 	if c.wantsPeriodic() && !c.awaitsIDs() {
 		earlier(c.periodicDue())
+	}
+	if c.wantsLoopCheck() && !c.awaitsIDs() {
+		earlier(c.attempt.loops.next)
 	}
 	return at, armed
 }
@@ -282,6 +286,8 @@ func (c *Coordinator) handle(now time.Time, ev Event) {
 		c.onCommitAcked(e)
 	case SavepointRequested:
 		c.onSavepointRequested(e)
+	case CheckpointRequested:
+		c.onCheckpointRequested(e)
 	case CancelRequested:
 		c.onCancelRequested(now, e)
 	case DeadlinePassed:
@@ -330,6 +336,8 @@ func (c *Coordinator) refuseWhenOver(ev Event) {
 	}
 	switch e := ev.(type) {
 	case SavepointRequested:
+		c.emit(Answer{Request: e.Request, Status: c.status, Error: reason})
+	case CheckpointRequested:
 		c.emit(Answer{Request: e.Request, Status: c.status, Error: reason})
 	case CancelRequested:
 		c.emit(Answer{Request: e.Request, Status: c.status, Error: reason})

@@ -32,6 +32,7 @@ type attempt struct {
 	finishing    bool // FinishTasks was sent
 	runningSince time.Time
 	checkpointed bool // has published one
+	loops        loops
 }
 
 // executor is one executor of the attempt.
@@ -50,7 +51,9 @@ func (a *attempt) isPlaced() bool { return len(a.placement) > 0 }
 func (a *attempt) executorOf(i int) *executor { return a.executors[a.placement[i]] }
 
 // active is the number of tasks that are up.
-func (a *attempt) active() int { return a.counts[Running] + a.counts[RunningEndOfData] }
+func (a *attempt) active() int {
+	return a.counts[Running] + a.counts[RunningInputEnded] + a.counts[RunningEndOfData]
+}
 
 // isQuiet reports whether nothing of the attempt runs any more.
 func (a *attempt) isQuiet() bool {
@@ -235,7 +238,7 @@ func (c *Coordinator) deploy(now time.Time) {
 	}
 	a.deployed = true
 	c.attemptChanged()
-	c.restored.states, c.restored.ended = nil, nil
+	c.restored.states, c.restored.ended, c.restored.inFlight = nil, nil, nil
 	c.phase = phaseDeploy
 	c.detail = "restoring state"
 	if c.restored.ref.ID == 0 {
@@ -256,6 +259,9 @@ func (c *Coordinator) taskDeployment(s ids.SubtaskID, stateOf map[ids.OperatorUI
 		if st := op.Subtasks[s.Index]; len(st.Keyed) > 0 || len(st.Lists) > 0 {
 			t.Restore = append(t.Restore, st)
 		}
+	}
+	if f := c.restored.inFlight[s]; f != nil {
+		t.InFlight, t.Watermarks = f.inFlight, f.watermarks
 	}
 	t.EndOfData = c.restored.isEnded(v.Chain[0], s.Index, c.restored.oldParallelism[v.Chain[0]], v.Parallelism)
 	for _, src := range c.sources {
@@ -313,11 +319,8 @@ func (c *Coordinator) advanceRunning(now time.Time) {
 		c.trigger(now, snapshot.FinalCheckpoint, savepointRequest{})
 		return
 	}
-	if c.wantsPeriodic() && !now.Before(c.periodicDue()) {
-		if c.trigger(now, snapshot.Checkpoint, savepointRequest{}) {
-			c.nextTrigger = now.Add(c.cfg.Checkpointing.Interval)
-		}
-	}
+	c.checkLoops(now)
+	c.startCheckpoint(now)
 }
 
 func (c *Coordinator) finishTasks() {
@@ -361,7 +364,7 @@ func (c *Coordinator) onTaskStatusChanged(now time.Time, e TaskStatusChanged) {
 		// A task ends when it is told to. One that ends by itself has lost
 		// its way, and with it records.
 		c.failover(now, Failure{Kind: LostProcess, Message: fmt.Sprintf("%s ended as %s without being told to", c.describe(e.Subtask), e.Status)})
-	case Deploying, Initializing, Running, RunningEndOfData:
+	case Deploying, Initializing, Running, RunningInputEnded, RunningEndOfData:
 	}
 }
 

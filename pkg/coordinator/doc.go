@@ -28,7 +28,8 @@
 //
 // # The life of a checkpoint
 //
-//  1. the interval passes, or a user asks → TriggerCheckpoint to the sources
+//  1. the interval passes, or a user asks, who waits for neither interval nor
+//     min-pause → TriggerCheckpoint to the sources
 //  2. CheckpointAcked from every subtask → PersistMetadata
 //  3. MetadataPersisted → PublishCheckpoint, a compare-and-swap of the job record
 //  4. CheckpointPublished → NotifyComplete; older retained ones are discarded
@@ -48,7 +49,12 @@
 // user is answered. Nobody else is told: what sinks prepared for it stays in
 // their next checkpoint. Stop-with-savepoint publishes it as the latest; from
 // then on the job only commits and ends. After a failure its tasks are
-// deployed suspended, and its user is answered when the job has ended.
+// deployed suspended, and its user is answered when the job has ended. With
+// drain, event time is brought to its end before the savepoint: when that fails,
+// no task can go on, and the attempt fails over.
+//
+// How barriers pass records is said in alignment. No barrier overtakes that of
+// a savepoint, so while one is on its way checkpoints align.
 //
 // A bounded job takes a final checkpoint as soon as every task is at the end
 // of its data, and finishes when all have committed it. If it fails before

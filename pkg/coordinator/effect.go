@@ -133,6 +133,13 @@ type (
 		Below ids.AttemptID   // attempts older than this one are fenced
 		Keep  []CheckpointRef // the retained ones below the job's own base
 	}
+	// EndLoops tells heads of loops that nothing goes round any more, as the
+	// published checkpoint has found.
+	EndLoops struct {
+		Executor   ids.ExecutorID
+		Checkpoint ids.CheckpointID
+		Subtasks   []ids.SubtaskID
+	}
 	// FinishTasks ends the tasks of an executor, all work being committed. → TaskStatusChanged Finished
 	FinishTasks struct{ Executor ids.ExecutorID }
 	// CancelTasks ends them without: their sinks abort what they prepared for
@@ -145,10 +152,10 @@ type (
 	// Answer ends a user's request.
 	Answer struct {
 		Request RequestID
-		// Path of the savepoint. With Error set as well, a stop's savepoint is
+		// Path of the savepoint or checkpoint. With Error set as well, a stop's savepoint is
 		// complete and restorable, but the job ended before all was committed.
 		Path       string
-		Checkpoint ids.CheckpointID // of the savepoint
+		Checkpoint ids.CheckpointID // that was taken
 		Status     JobStatus
 		Error      string // empty on success
 	}
@@ -190,6 +197,32 @@ type TaskDeployment struct {
 	Restore   []snapshot.OperatorSubtaskState
 	Splits    []SplitAssignment
 	EndOfData bool
+	// InFlight are the records that were in flight to the subtask, each channel's
+	// in order. It processes them before anything new.
+	InFlight []RestoredInFlight
+	// Watermarks are where the channels of edges begin, behind those records.
+	Watermarks []RestoredWatermark
+}
+
+// RestoredInFlight is what a subtask gets of a file of records in flight.
+type RestoredInFlight struct {
+	Handle snapshot.StateHandle
+	Parts  []RestoredPart
+}
+
+// RestoredPart is what one input channel delivers.
+type RestoredPart struct {
+	// Channel is the number of the input channel.
+	Channel        int
+	Offset, Length int64
+	// Rekey: only the records whose keys the subtask owns.
+	Rekey bool
+}
+
+// RestoredWatermark is where the channels of an edge begin.
+type RestoredWatermark struct {
+	Edge      int
+	Watermark int64
 }
 
 // SplitAssignment gives one source subtask its part of the split list.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
 
@@ -19,6 +20,7 @@ func (StopExecutor) isEffect()      {}
 func (DeployTasks) isEffect()       {}
 func (AssignSplits) isEffect()      {}
 func (TriggerCheckpoint) isEffect() {}
+func (EndLoops) isEffect()          {}
 func (PersistMetadata) isEffect()   {}
 func (PublishCheckpoint) isEffect() {}
 func (NotifyComplete) isEffect()    {}
@@ -130,6 +132,12 @@ func (e DeployTasks) String() string {
 		for _, s := range t.Splits {
 			fmt.Fprintf(&b, " %s", s)
 		}
+		for _, in := range t.InFlight {
+			fmt.Fprintf(&b, " in-flight[%s]", in)
+		}
+		for _, w := range t.Watermarks {
+			fmt.Fprintf(&b, " edge %d from watermark %d", w.Edge, w.Watermark)
+		}
 	}
 	return b.String()
 }
@@ -162,10 +170,37 @@ func (e TriggerCheckpoint) String() string {
 	if e.Barrier.Stop {
 		b.WriteString(" stop")
 	}
+	if e.Barrier.Drain {
+		b.WriteString(" drain")
+	}
+	if e.Barrier.Alignment != element.Aligned {
+		fmt.Fprintf(&b, " %s", e.Barrier.Alignment)
+	}
+	if e.Barrier.AlignedTimeout != 0 {
+		fmt.Fprintf(&b, " aligned-timeout=%dms", e.Barrier.AlignedTimeout)
+	}
 	if e.Barrier.Base != 0 {
 		fmt.Fprintf(&b, " base=%d", e.Barrier.Base)
 	}
 	return b.String()
+}
+
+// String prints the file and its parts by channel.
+func (in RestoredInFlight) String() string {
+	var b strings.Builder
+	b.WriteString(in.Handle.Name)
+	for _, p := range in.Parts {
+		fmt.Fprintf(&b, " %d:%d+%d", p.Channel, p.Offset, p.Length)
+		if p.Rekey {
+			b.WriteString("/rekey")
+		}
+	}
+	return b.String()
+}
+
+// String prints the effect for scripts and traces.
+func (e EndLoops) String() string {
+	return fmt.Sprintf("EndLoops @%s checkpoint=%d heads=%v", e.Executor.TaskManager, e.Checkpoint, e.Subtasks)
 }
 
 // String prints the effect for scripts and traces.

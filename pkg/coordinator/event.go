@@ -71,6 +71,9 @@ const (
 	// Running has restored its state, committed what the restored checkpoint had
 	// prepared, and processes.
 	Running
+	// RunningInputEnded is running as the head of a loop whose forward inputs have
+	// all ended: records may still go round.
+	RunningInputEnded
 	// RunningEndOfData is running, and all its inputs have ended.
 	RunningEndOfData
 	// Finished has ended because FinishTasks said so.
@@ -90,6 +93,8 @@ func (s TaskStatus) String() string {
 		return "INITIALIZING"
 	case Running:
 		return "RUNNING"
+	case RunningInputEnded:
+		return "INPUT_ENDED"
 	case RunningEndOfData:
 		return "END_OF_DATA"
 	case Finished:
@@ -277,7 +282,12 @@ type (
 		Request RequestID
 		Dir     string // URI of the directory that gets the savepoint's directory
 		Stop    bool
+		// Drain, with Stop, brings event time to its end first: all timers fire,
+		// and a job restored from the savepoint has nothing left to do.
+		Drain bool
 	}
+	// CheckpointRequested by a user: a periodic checkpoint now, beside interval and min-pause.
+	CheckpointRequested struct{ Request RequestID }
 	// CancelRequested by a user.
 	CancelRequested struct{ Request RequestID }
 
@@ -308,5 +318,6 @@ func (PublishFailed) isEvent()         {}
 func (RecordUpdated) isEvent()         {}
 func (CommitAcked) isEvent()           {}
 func (SavepointRequested) isEvent()    {}
+func (CheckpointRequested) isEvent()   {}
 func (CancelRequested) isEvent()       {}
 func (DeadlinePassed) isEvent()        {}

@@ -88,5 +88,5 @@ func (c *Coordinator) abortAll(now time.Time, reason AbortReason, text string) {
 			c.abort(now, p, reason, text)
 		}
 	}
-	c.refuseWaiting("the savepoint was not taken: " + text)
+	c.refuseWaiting(text)
 }

@@ -103,21 +103,27 @@ func (c *Coordinator) verifySuspected(now time.Time) {
 func (c *Coordinator) suspected(s *suspicion) []snapshot.StateHandle {
 	var all, named []snapshot.StateHandle
 	seen := make(map[string]bool)
+	suspect := func(h snapshot.StateHandle) {
+		if h.IsInline() || seen[h.Name] {
+			return
+		}
+		seen[h.Name] = true
+		all = append(all, h)
+		if strings.Contains(s.message, h.Name) {
+			named = append(named, h)
+		}
+	}
 	for i := range c.restored.states {
 		op := &c.restored.states[i]
 		if !slices.Contains(c.graph.Vertices[s.subtask.Vertex].Chain, op.UID) {
 			continue
 		}
-		op.Subtasks[s.subtask.Index].EachHandle(func(h snapshot.StateHandle) {
-			if h.IsInline() || seen[h.Name] {
-				return
-			}
-			seen[h.Name] = true
-			all = append(all, h)
-			if strings.Contains(s.message, h.Name) {
-				named = append(named, h)
-			}
-		})
+		op.Subtasks[s.subtask.Index].EachHandle(suspect)
+	}
+	if f := c.restored.inFlight[s.subtask]; f != nil {
+		for _, in := range f.inFlight {
+			suspect(in.Handle)
+		}
 	}
 	if len(named) > 0 {
 		return named

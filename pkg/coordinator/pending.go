@@ -47,6 +47,7 @@ type pendingCheckpoint struct {
 	deadline    time.Time
 	request     savepointRequest // savepoints
 	dir         string           // savepoints: the directory below which it has its own
+	askedBy     []RequestID      // checkpoints: the users who wait for it
 
 	// base is the published checkpoint whose shared files it may refer to; it
 	// is pinned until this one has ended. 0 for none.
@@ -57,6 +58,8 @@ type pendingCheckpoint struct {
 	size     int64
 	uploaded int64  // of size, what was uploaded for it
 	uri      string // once persisted
+	// emptyLoops are the heads of loops that it found empty.
+	emptyLoops []ids.VertexID
 }
 
 // isSavepoint reports whether a user asked for it.
@@ -146,6 +149,8 @@ func (c *Coordinator) complete(now time.Time, p *pendingCheckpoint) (*snapshot.C
 			}
 		}
 	}
+	c.addInFlight(cc, p.acks)
+	p.emptyLoops = c.emptyLoops(p)
 	return cc, nil
 }
 

@@ -79,7 +79,7 @@ func (c *Coordinator) flushRecord(now time.Time) {
 		w.queue = slices.Delete(w.queue, 0, 1)
 		if p.id < w.desired.Latest.ID {
 			// A newer one was published while this one was being written.
-			c.abort(now, p, Subsumed, "")
+			c.abort(now, p, Subsumed, subsumedBy(w.desired.Latest.ID))
 			continue
 		}
 		c.publish(p)

@@ -19,8 +19,11 @@ type restorePoint struct {
 	base string
 	// states and ended are for deploying, and dropped then: a checkpoint of
 	// many handles is not kept in memory.
-	states []snapshot.OperatorState // in the order of the graph's operators
-	ended  map[snapshot.EndedSubtask]bool
+	states   []snapshot.OperatorState // in the order of the graph's operators
+	ended    map[snapshot.EndedSubtask]bool
+	inFlight map[ids.SubtaskID]*subtaskFlight
+	// lostEdges had records in flight that are dropped, as the user allowed.
+	lostEdges []string
 	// oldParallelism of each operator in the checkpoint.
 	oldParallelism map[ids.OperatorUID]int
 }
@@ -179,6 +182,9 @@ func (c *Coordinator) onCheckpointLoaded(now time.Time, e CheckpointLoaded) {
 		c.failForGood(now, permanent("cannot restore from %s: %v", e.Ref.URI, err))
 		return
 	}
+	if lost := c.restored.lostEdges; len(lost) > 0 {
+		c.note(now, fmt.Sprintf("records in flight on edges that the program does not have are dropped: %v", lost))
+	}
 	own := c.record.desired.Latest.ID != 0
 	if !own {
 		c.claimedJob = e.Checkpoint.Job
@@ -231,6 +237,12 @@ func (c *Coordinator) fitCheckpoint(e CheckpointLoaded) error {
 	}
 	states, err := snapshot.Reassign(e.Checkpoint, c.restoreTargets(), c.graph.MaxParallelism)
 	c.restored.states = states
+	if err != nil {
+		return err
+	}
+	var lost []string
+	c.restored.inFlight, lost, err = routeInFlight(e.Checkpoint, &c.graph, e.Ref.ID == 0 && c.cfg.AllowNonRestoredState)
+	c.restored.lostEdges = lost
 	return err
 }
 

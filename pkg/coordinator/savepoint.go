@@ -14,9 +14,10 @@ const savepointsMax = 8
 
 // savepointRequest is a user's request that is not yet triggered.
 type savepointRequest struct {
-	id   RequestID
-	dir  string
-	stop bool
+	id    RequestID
+	dir   string
+	stop  bool
+	drain bool
 }
 
 // stopState is a stop whose savepoint is published. From here on the job only
@@ -38,20 +39,37 @@ func (c *Coordinator) onSavepointRequested(e SavepointRequested) {
 		c.emit(Answer{Request: e.Request, Status: c.status, Error: reason})
 		return
 	}
-	c.waiting = append(c.waiting, savepointRequest{id: e.Request, dir: e.Dir, stop: e.Stop})
+	c.waiting = append(c.waiting, savepointRequest{id: e.Request, dir: e.Dir, stop: e.Stop, drain: e.Stop && e.Drain})
 }
 
 func (c *Coordinator) refuseSavepoint(e SavepointRequested) string {
 	underWay := len(c.waiting) + len(c.record.goals)
+	for _, p := range c.pending {
+		if p.isSavepoint() {
+			underWay++
+		}
+	}
+	reason := c.refuseNew()
+	switch {
+	case reason != "":
+		return reason
+	case e.Dir == "":
+		return "no directory for the savepoint: name one, or set execution.checkpointing.savepoint-dir"
+	case underWay >= savepointsMax:
+		return fmt.Sprintf("%d savepoints are under way: wait for one of them", underWay)
+	}
+	return ""
+}
+
+// refuseNew says why no savepoint or checkpoint that a user asks for can be
+// taken on; empty if it can.
+func (c *Coordinator) refuseNew() string {
 	stopping := c.record.desired.StopSavepoint
 	ending := c.attempt.awaited != 0 || c.attempt.finishing || c.isAllEndOfData()
 	for _, r := range c.waiting {
 		stopping = stopping || r.stop
 	}
 	for _, p := range c.pending {
-		if p.isSavepoint() {
-			underWay++
-		}
 		stopping = stopping || p.kind == snapshot.StopSavepoint
 		ending = ending || p.kind == snapshot.FinalCheckpoint
 	}
@@ -64,10 +82,6 @@ func (c *Coordinator) refuseSavepoint(e SavepointRequested) string {
 		return "the job is already being stopped with a savepoint"
 	case ending:
 		return "the job has read all its input and is finishing"
-	case e.Dir == "":
-		return "no directory for the savepoint: name one, or set execution.checkpointing.savepoint-dir"
-	case underWay >= savepointsMax:
-		return fmt.Sprintf("%d savepoints are under way: wait for one of them", underWay)
 	}
 	return ""
 }
@@ -79,7 +93,7 @@ func (c *Coordinator) startSavepoints(now time.Time) {
 		if c.waiting[0].stop {
 			kind = snapshot.StopSavepoint
 		}
-		if !c.trigger(now, kind, c.waiting[0]) {
+		if c.trigger(now, kind, c.waiting[0]) == nil {
 			return
 		}
 		c.waiting = c.waiting[1:]
@@ -113,12 +127,15 @@ func (c *Coordinator) answerSavepoint(p *pendingCheckpoint, reason string) {
 	c.emit(Answer{Request: p.request.id, Checkpoint: p.id, Status: c.status, Error: reason})
 }
 
-// refuseWaiting answers the savepoints that were not yet triggered.
+// refuseWaiting answers the savepoints and checkpoints that were not yet triggered.
 func (c *Coordinator) refuseWaiting(reason string) {
 	for _, r := range c.waiting {
-		c.emit(Answer{Request: r.id, Status: c.status, Error: reason})
+		c.emit(Answer{Request: r.id, Status: c.status, Error: "the savepoint was not taken: " + reason})
 	}
-	c.waiting = nil
+	for _, id := range c.requested {
+		c.emit(Answer{Request: id, Status: c.status, Error: "the checkpoint was not taken: " + reason})
+	}
+	c.waiting, c.requested = nil, nil
 }
 
 // answerStop ends the stop request when the job has ended.

@@ -289,7 +289,10 @@ func (s *scene) command(d *datadriven.TestData) {
 		}
 	case "savepoint", "stop":
 		s.request++
-		s.step(SavepointRequested{Request: s.request, Dir: a.text("dir", "sp"), Stop: d.Cmd == "stop"})
+		s.step(SavepointRequested{Request: s.request, Dir: a.text("dir", "sp"), Stop: d.Cmd == "stop", Drain: a.flag("drain")})
+	case "checkpoint":
+		s.request++
+		s.step(CheckpointRequested{Request: s.request})
 	case "cancel":
 		s.request++
 		s.step(CancelRequested{Request: s.request})
@@ -317,6 +320,10 @@ func (s *scene) newJob(a args) {
 	k.TolerableFailures = a.number("tolerable", -1)
 	k.Retained = a.number("retained", 2)
 	k.MaxConcurrent = a.number("max-concurrent", 1)
+	if a.flag("at-least-once") {
+		k.Mode = AtLeastOnce
+	}
+	k.Unaligned, k.AlignedTimeout = a.flag("unaligned"), a.duration("aligned-timeout", 0)
 	k.Retention = map[string]Retention{"": 0, "retain": RetainOnCancellation, "never": NoExternalizedCheckpoints}[a.text("retention", "")]
 	r.Strategy = map[string]RestartStrategy{"": ExponentialDelay, "none": NoRestart, "fixed-delay": FixedDelay}[a.text("strategy", "")]
 	r.FixedAttempts, r.FixedDelay = a.number("fixed-attempts", 0), a.duration("fixed-delay", 0)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/pkg/coordinator/slots"
+	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
@@ -42,7 +43,8 @@ type world struct {
 	ended     bool
 	completed int
 	shared    sharedStore
-	quiescent int // how often all was quiet, and no shared file too many
+	drained   ids.AttemptID // its event time has been brought to its end
+	quiescent int           // how often all was quiet, and no shared file too many
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -86,6 +88,13 @@ func (w *world) takeOver() {
 	cfg.Restart.Attempts = 1000
 	cfg.Checkpointing.Incremental = w.seed%7 != 0
 	cfg.Checkpointing.MaxConcurrent = int(w.seed%4) + 1
+	switch {
+	case w.seed%5 == 0:
+		cfg.Checkpointing.Mode = AtLeastOnce
+	case cfg.Checkpointing.MaxConcurrent == 1:
+		cfg.Checkpointing.Unaligned = true
+		cfg.Checkpointing.AlignedTimeout = time.Duration(w.seed%3) * time.Second
+	}
 	cfg.Checkpointing.Retained = int(w.seed%3) + 1
 	cfg.Checkpointing.Retention = []Retention{DeleteOnCancellation, RetainOnCancellation, NoExternalizedCheckpoints}[w.seed/2%3]
 	w.c = New(cfg, testGraph(w.t, 3))
@@ -128,7 +137,7 @@ func (w *world) deliver(ev Event) {
 	}
 	fmt.Fprintf(&w.trace, "%s > %T %+v\n", w.now.Sub(epoch), ev, brief(ev))
 	switch ev.(type) {
-	case SavepointRequested, CancelRequested:
+	case SavepointRequested, CheckpointRequested, CancelRequested:
 		// The shell numbers requests; none comes twice.
 	default:
 		w.said = append(w.said, ev)
@@ -195,6 +204,13 @@ func (w *world) check(cause Event, e Effect) {
 		}
 	case TriggerCheckpoint:
 		id := e.Barrier.Checkpoint
+		if w.drained == e.Executor.Attempt && !(id == w.triggered && e.Barrier.Drain) {
+			w.fail("%s of an attempt that has no more data", e)
+		}
+		if e.Barrier.Drain {
+			w.drained = e.Executor.Attempt
+		}
+		w.checkAlignment(e)
 		if id < w.triggered || id >= w.durable.NextCheckpointBlock {
 			w.fail("I6: %s after %d, reserved below %d", e, w.triggered, w.durable.NextCheckpointBlock)
 		}
@@ -248,6 +264,20 @@ func (w *world) check(cause Event, e Effect) {
 			w.fail("I7: %s with %d of %d slots free", e, free, total)
 		}
 		w.ended = true
+	}
+}
+
+// checkAlignment: savepoints keep their place, and nobody overtakes them.
+func (w *world) checkAlignment(e TriggerCheckpoint) {
+	b, k := e.Barrier, w.c.cfg.Checkpointing
+	mayOvertake := b.Alignment == element.Unaligned || b.AlignedTimeout > 0
+	switch {
+	case (b.Alignment == element.AtLeastOnce) != (k.Mode == AtLeastOnce):
+		w.fail("%s in mode %d", e, k.Mode)
+	case mayOvertake && (b.Savepoint || !k.Unaligned):
+		w.fail("%s may overtake", e)
+	case mayOvertake && w.c.hasSavepointBarriers():
+		w.fail("%s may overtake a savepoint", e)
 	}
 }
 
@@ -390,8 +420,12 @@ func (w *world) step() {
 		w.deliver(TaskStatusChanged{Attempt: w.c.attempt.id, Subtask: subtask, Status: Failed, Failure: Failure{Kind: CorruptCheckpoint, Message: "checksum"}})
 	case n < 96:
 		w.request(func(id RequestID) Event { return SavepointRequested{Request: id, Dir: "sp"} })
-	case n < 97 && w.r.IntN(8) == 0:
-		w.request(func(id RequestID) Event { return SavepointRequested{Request: id, Dir: "sp", Stop: true} })
+	case n < 97 && w.r.IntN(2) == 0:
+		w.request(func(id RequestID) Event { return CheckpointRequested{Request: id} })
+	case n < 97 && w.r.IntN(4) == 0:
+		w.request(func(id RequestID) Event {
+			return SavepointRequested{Request: id, Dir: "sp", Stop: true, Drain: id%2 == 0}
+		})
 	case n < 98 && w.r.IntN(20) == 0:
 		w.request(func(id RequestID) Event { return CancelRequested{Request: id} })
 	case n < 99 && w.r.IntN(4) == 0 && !w.ended:

@@ -1,6 +1,10 @@
 package graph
 
-import "github.com/weirstream/weir/pkg/ids"
+import (
+	"fmt"
+
+	"github.com/weirstream/weir/pkg/ids"
+)
 
 // InputChannel is one channel into a subtask. Its number is its place in
 // InputChannels; credits, frames and alignment speak of it by that number.
@@ -13,6 +17,8 @@ type InputChannel struct {
 	// FromOutput is the channel's place among the producing subtask's
 	// channels of that edge.
 	FromOutput int
+	// Feedback: it closes a loop.
+	Feedback bool
 }
 
 // OutputChannel is one channel out of a subtask.
@@ -30,7 +36,7 @@ func (g *ExecutionGraph) InputChannels(vertex ids.VertexID, index int32) []Input
 		e := &g.Edges[i]
 		if e.isOneToOne() {
 			channels = append(channels, InputChannel{
-				Edge: i, Gate: e.Edge.Input, From: ids.SubtaskID{Vertex: e.From, Index: index},
+				Edge: i, Gate: e.Edge.Input, From: ids.SubtaskID{Vertex: e.From, Index: index}, Feedback: e.Edge.Feedback,
 			})
 			continue
 		}
@@ -38,7 +44,7 @@ func (g *ExecutionGraph) InputChannels(vertex ids.VertexID, index int32) []Input
 			channels = append(channels, InputChannel{
 				Edge: i, Gate: e.Edge.Input,
 				From:       ids.SubtaskID{Vertex: e.From, Index: int32(p)},
-				FromOutput: int(index),
+				FromOutput: int(index), Feedback: e.Edge.Feedback,
 			})
 		}
 	}
@@ -64,6 +70,43 @@ func (g *ExecutionGraph) OutputChannels(vertex ids.VertexID, index int32) [][]Ou
 		byEdge[n] = channels
 	}
 	return byEdge
+}
+
+// InputChannel is the number, at a consuming subtask, of the channel from a
+// producing one on an edge.
+func (g *ExecutionGraph) InputChannel(edge int, producer int32) int {
+	e := &g.Edges[edge]
+	if e.isOneToOne() {
+		return g.firstInputChannel(e)
+	}
+	return g.firstInputChannel(e) + int(producer)
+}
+
+// EdgeName names an edge so that other versions of the program, which may have
+// more or fewer edges, call it the same.
+func (g *ExecutionGraph) EdgeName(edge int) string {
+	e := &g.Edges[edge].Edge
+	name := fmt.Sprintf("%s[%s] -> %s[%d]", e.From, e.Output, e.To, e.Input)
+	same := 0
+	for i := range edge {
+		if o := &g.Edges[i].Edge; o.From == e.From && o.Output == e.Output && o.To == e.To && o.Input == e.Input {
+			same++
+		}
+	}
+	if same > 0 {
+		return fmt.Sprintf("%s #%d", name, same)
+	}
+	return name
+}
+
+// IsLoopHead reports whether a vertex is headed by the head of a loop.
+func (g *ExecutionGraph) IsLoopHead(v ids.VertexID) bool {
+	for _, i := range g.Vertices[v].Inputs {
+		if g.Edges[i].Edge.Feedback {
+			return true
+		}
+	}
+	return false
 }
 
 // ChannelCount is the number of channels of an edge over all subtasks.

@@ -68,7 +68,7 @@ func chainEdges(job JobGraph, byUID map[ids.OperatorUID]int) []int {
 	for i, op := range job.Operators {
 		// A connect keeps its own vertex even when wrongly fed by one edge:
 		// Validate refuses that before we come here.
-		if inputs[i] != 1 || op.ChainingDisabled {
+		if inputs[i] != 1 || op.ChainingDisabled || op.Kind == IterateOperator {
 			producer[i] = -1
 		}
 	}
@@ -108,8 +108,8 @@ func buildVertices(x *ExecutionGraph, order, chainedTo []int, byUID map[ids.Oper
 func connectVertices(x *ExecutionGraph, vertexOf []ids.VertexID, byUID map[ids.OperatorUID]int) {
 	for _, e := range x.Job.Edges {
 		from, to := vertexOf[byUID[e.From]], vertexOf[byUID[e.To]]
-		if from == to {
-			continue
+		if from == to && !e.Feedback {
+			continue // chained
 		}
 		index := len(x.Edges)
 		x.Edges = append(x.Edges, PhysicalEdge{Index: index, Edge: e, From: from, To: to})

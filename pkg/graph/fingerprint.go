@@ -50,6 +50,7 @@ func Fingerprint(g JobGraph) string {
 		w.number(e.Input)
 		w.text(string(e.Partitioner))
 		w.text(e.Type)
+		w.flag(e.Feedback)
 	}
 	return hex.EncodeToString(w.h.Sum(nil))
 }
@@ -189,6 +190,9 @@ func (e Edge) String() string {
 	}
 	if e.Input != 0 {
 		to += fmt.Sprintf("[input %d]", e.Input)
+	}
+	if e.Feedback {
+		to += " (feedback)"
 	}
 	return fmt.Sprintf("%s -%s-> %s (%s)", from, e.Partitioner, to, e.Type)
 }

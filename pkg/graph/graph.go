@@ -19,6 +19,9 @@ const (
 	ConnectOperator OperatorKind = "connect"
 	// TimestampsOperator gives records their event time, and makes watermarks.
 	TimestampsOperator OperatorKind = "timestamps"
+	// IterateOperator is the head of a loop: it has a feedback edge, and passes on
+	// what comes from outside and what comes round.
+	IterateOperator OperatorKind = "iterate"
 )
 
 // Partitioner says how records of an edge are spread over the channels.
@@ -35,6 +38,11 @@ const (
 	// Broadcast sends every record to every subtask.
 	Broadcast Partitioner = "broadcast"
 )
+
+// MayOvertake reports whether a barrier may overtake records of such an edge. On
+// the others each record is for the one consumer that it is on its way to: after
+// a rescale nobody could say whose it is.
+func (p Partitioner) MayOvertake() bool { return p == Hash || p == Rebalance }
 
 // Operator is one node of a JobGraph.
 type Operator struct {
@@ -89,6 +97,9 @@ type Edge struct {
 	Partitioner Partitioner
 	// Type is the schema of the records on the edge.
 	Type string
+	// Feedback is set for the edge that closes a loop: from the loop's body back
+	// to its head.
+	Feedback bool
 }
 
 // JobGraph is the logical graph as submitted. Operators and edges are in the
@@ -114,7 +125,8 @@ type Vertex struct {
 }
 
 // PhysicalEdge is a JobGraph edge that crosses vertices. Its channels are
-// numbered from*consumers+to for all-to-all partitioners, and by subtask for Forward.
+// numbered from*consumers+to for all-to-all partitioners, and by subtask for
+// Forward. A feedback edge may lead from a vertex to itself.
 type PhysicalEdge struct {
 	// Index is the position in ExecutionGraph.Edges and names the edge in subscriptions.
 	Index    int
@@ -123,7 +135,7 @@ type PhysicalEdge struct {
 }
 
 // ExecutionGraph is the JobGraph expanded by chaining and parallelism: a value.
-// Vertices are in topological order.
+// Vertices are in topological order, feedback edges left out.
 type ExecutionGraph struct {
 	Name           string
 	MaxParallelism int

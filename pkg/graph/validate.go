@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/keygroup"
@@ -38,8 +39,11 @@ func Validate(g JobGraph) error {
 	if err := validateGates(g, byUID); err != nil {
 		return err
 	}
-	_, err := topologicalOrder(g, byUID)
-	return err
+	order, err := topologicalOrder(g, byUID)
+	if err != nil {
+		return err
+	}
+	return validateLoops(g, byUID, order)
 }
 
 func validateSize(g JobGraph) error {
@@ -95,7 +99,7 @@ func validateOperators(g JobGraph) error {
 func (k OperatorKind) isKnown() bool {
 	switch k {
 	case SourceOperator, SinkOperator, MapOperator, FlatMapOperator, FilterOperator,
-		ReduceOperator, ProcessOperator, ConnectOperator, TimestampsOperator:
+		ReduceOperator, ProcessOperator, ConnectOperator, TimestampsOperator, IterateOperator:
 		return true
 	}
 	return false
@@ -141,6 +145,70 @@ func validateEdges(g JobGraph, byUID map[ids.OperatorUID]int) error {
 	return nil
 }
 
+// validateLoops checks the feedback edges: each closes a loop of its own.
+func validateLoops(g JobGraph, byUID map[ids.OperatorUID]int, order []int) error {
+	closed := make([]bool, len(g.Operators))
+	for _, e := range g.Edges {
+		if !e.Feedback {
+			continue
+		}
+		head := g.Operators[byUID[e.To]]
+		switch {
+		case head.Kind != IterateOperator:
+			return fmt.Errorf("feedback edge from %q leads to %q, a %s: only the head of a loop takes what comes round", e.From, e.To, head.Kind)
+		case e.Partitioner != Hash:
+			return fmt.Errorf("feedback edge from %q to %q is %s: it has to be %s partitioned, so that the loop can be rescaled", e.From, e.To, e.Partitioner, Hash)
+		}
+		closed[byUID[e.To]] = true
+	}
+	for i, op := range g.Operators {
+		if op.Kind != IterateOperator {
+			continue
+		}
+		if !closed[i] {
+			return fmt.Errorf("loop %q has no feedback: return a stream from its body that leads back", op.UID)
+		}
+		for _, j := range loopBody(g, byUID, order, i) {
+			if j != i && g.Operators[j].Kind == IterateOperator {
+				return fmt.Errorf("loop %q is inside of loop %q: loops cannot be nested, since neither would know when the other is empty; make one loop of both",
+					g.Operators[j].UID, op.UID)
+			}
+		}
+	}
+	return nil
+}
+
+// loopBody lists the operators of a loop: those that records reach from its
+// head and that lead back to it.
+func loopBody(g JobGraph, byUID map[ids.OperatorUID]int, order []int, head int) []int {
+	reached, leads := make([]bool, len(g.Operators)), make([]bool, len(g.Operators))
+	reached[head] = true
+	out := make([][]int, len(g.Operators))
+	for _, e := range g.Edges {
+		from, to := byUID[e.From], byUID[e.To]
+		if !e.Feedback {
+			out[from] = append(out[from], to)
+		} else if to == head {
+			leads[from] = true
+		}
+	}
+	for _, i := range order {
+		for _, to := range out[i] {
+			reached[to] = reached[to] || reached[i]
+		}
+	}
+	var body []int
+	for _, i := range slices.Backward(order) {
+		for _, to := range out[i] {
+			leads[i] = leads[i] || leads[to]
+		}
+		if reached[i] && leads[i] {
+			body = append(body, i)
+		}
+	}
+	return body
+}
+
 func forwardParallelismError(producer, consumer Operator) error {
 	return fmt.Errorf("forward edge from %q (parallelism %d) to %q (parallelism %d): give both the same parallelism, or rebalance between them",
 		producer.UID, producer.Parallelism, consumer.UID, consumer.Parallelism)
@@ -150,7 +218,9 @@ func forwardParallelismError(producer, consumer Operator) error {
 func validateGates(g JobGraph, byUID map[ids.OperatorUID]int) error {
 	fed := make([][2]bool, len(g.Operators))
 	for _, e := range g.Edges {
-		fed[byUID[e.To]][e.Input] = true
+		if !e.Feedback {
+			fed[byUID[e.To]][e.Input] = true
+		}
 	}
 	for i, op := range g.Operators {
 		switch {
@@ -190,6 +260,9 @@ func topologicalOrder(g JobGraph, byUID map[ids.OperatorUID]int) ([]int, error) 
 	waiting := make([]int, len(g.Operators)) // inputs not yet placed
 	consumers := make([][]int, len(g.Operators))
 	for _, e := range g.Edges {
+		if e.Feedback {
+			continue
+		}
 		from, to := byUID[e.From], byUID[e.To]
 		waiting[to]++
 		consumers[from] = append(consumers[from], to)
@@ -213,7 +286,7 @@ func topologicalOrder(g JobGraph, byUID map[ids.OperatorUID]int) ([]int, error) 
 	if len(order) < len(g.Operators) {
 		for i, n := range waiting {
 			if n > 0 {
-				return nil, fmt.Errorf("operator %q is on or behind a cycle of edges: a dataflow has none; remove the edge that leads back", g.Operators[i].UID)
+				return nil, fmt.Errorf("operator %q is on or behind a cycle of edges: only stream.Iterate makes one; remove the edge that leads back", g.Operators[i].UID)
 			}
 		}
 	}

@@ -45,6 +45,7 @@ func ToProto(g JobGraph) *pb.JobGraph {
 			Input:       int32(e.Input),
 			Partitioner: string(e.Partitioner),
 			Type:        e.Type,
+			Feedback:    e.Feedback,
 		}
 	}
 	return m
@@ -91,6 +92,7 @@ func FromProto(m *pb.JobGraph) (JobGraph, error) {
 			Input:       int(e.GetInput()),
 			Partitioner: Partitioner(e.GetPartitioner()),
 			Type:        e.GetType(),
+			Feedback:    e.GetFeedback(),
 		})
 	}
 	if err := Validate(g); err != nil {

@@ -236,11 +236,14 @@ func (s *Server) Savepoint(ctx context.Context, r *pb.SavepointRequest) (*pb.Sav
 	if f.driver == nil {
 		return nil, alreadyEnded(f.final.GetStatus())
 	}
+	if r.GetDrain() && !r.GetStop() {
+		return nil, transport.Errorf(transport.ErrInvalid, "drain ends event time: it goes with stop only")
+	}
 	dir, err := s.savepointDir(ctx, f, r.GetDir())
 	if err != nil {
 		return nil, err
 	}
-	answer, err := f.driver.Savepoint(ctx, dir, r.GetStop())
+	answer, err := f.driver.Savepoint(ctx, coordinator.SavepointRequested{Dir: dir, Stop: r.GetStop(), Drain: r.GetDrain()})
 	if err != nil {
 		err = s.requestError(f, err)
 		if answer.Path != "" {
@@ -250,6 +253,22 @@ func (s *Server) Savepoint(ctx context.Context, r *pb.SavepointRequest) (*pb.Sav
 		return nil, err
 	}
 	return &pb.SavepointResponse{Path: answer.Path, Checkpoint: uint64(answer.Checkpoint)}, nil
+}
+
+// CheckpointJob takes a checkpoint now and waits until it is published.
+func (s *Server) CheckpointJob(ctx context.Context, r *pb.CheckpointJobRequest) (*pb.CheckpointJobResponse, error) {
+	f, err := s.findJob(r.GetJobId())
+	if err != nil {
+		return nil, err
+	}
+	if f.driver == nil {
+		return nil, alreadyEnded(f.final.GetStatus())
+	}
+	answer, err := f.driver.Checkpoint(ctx)
+	if err != nil {
+		return nil, s.requestError(f, err)
+	}
+	return &pb.CheckpointJobResponse{Path: answer.Path, Checkpoint: uint64(answer.Checkpoint)}, nil
 }
 
 // savepointDir finds out where the savepoint goes and that this can be

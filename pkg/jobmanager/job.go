@@ -218,6 +218,9 @@ func coordinatorConfig(j *job) coordinator.Config {
 		ClaimRestored:         j.spec.GetClaimRestored(),
 		AllowDuplicates:       config.FallbackAllowDuplicates.Get(c),
 		Checkpointing: coordinator.CheckpointConfig{
+			Mode:              modeOf(config.CheckpointMode.Get(c)),
+			Unaligned:         config.CheckpointUnaligned.Get(c),
+			AlignedTimeout:    config.CheckpointAlignedTimeout.Get(c),
 			Interval:          config.CheckpointInterval.Get(c),
 			Timeout:           config.CheckpointTimeout.Get(c),
 			MinPause:          config.CheckpointMinPause.Get(c),
@@ -243,6 +246,16 @@ func coordinatorConfig(j *job) coordinator.Config {
 		CancellationTimeout: config.TaskCancellationTimeout.Get(c),
 		Seed:                rand.Uint64(),
 	}
+}
+
+func modeOf(m config.Mode) coordinator.CheckpointMode {
+	switch m {
+	case config.ExactlyOnce:
+		return coordinator.ExactlyOnce
+	case config.AtLeastOnce:
+		return coordinator.AtLeastOnce
+	}
+	return coordinator.ExactlyOnce
 }
 
 func retentionOf(r config.Retention) coordinator.Retention {

@@ -297,22 +297,37 @@ func (c *Cluster) Checkpoints(ctx context.Context, job ids.JobID) (*pb.ListCheck
 
 // Savepoint takes a savepoint below dir and returns its path or URI.
 func (c *Cluster) Savepoint(ctx context.Context, job ids.JobID, dir string) (string, error) {
-	return c.savepoint(ctx, job, dir, false)
+	return c.savepoint(ctx, &pb.SavepointRequest{JobId: string(job), Dir: dir})
 }
 
 // Stop ends a job with a savepoint below dir, whose path or URI it returns
 // when all is committed.
 func (c *Cluster) Stop(ctx context.Context, job ids.JobID, dir string) (string, error) {
-	return c.savepoint(ctx, job, dir, true)
+	return c.savepoint(ctx, &pb.SavepointRequest{JobId: string(job), Dir: dir, Stop: true})
 }
 
-func (c *Cluster) savepoint(ctx context.Context, job ids.JobID, dir string, stop bool) (string, error) {
+// Drain is Stop with event time brought to its end first.
+func (c *Cluster) Drain(ctx context.Context, job ids.JobID, dir string) (string, error) {
+	return c.savepoint(ctx, &pb.SavepointRequest{JobId: string(job), Dir: dir, Stop: true, Drain: true})
+}
+
+func (c *Cluster) savepoint(ctx context.Context, request *pb.SavepointRequest) (string, error) {
 	server, err := c.server()
 	if err != nil {
 		return "", err
 	}
-	response, err := server.Savepoint(ctx, &pb.SavepointRequest{JobId: string(job), Dir: dir, Stop: stop})
+	response, err := server.Savepoint(ctx, request)
 	return response.GetPath(), err
+}
+
+// Checkpoint takes a checkpoint of a job now, and returns its ID when it is published.
+func (c *Cluster) Checkpoint(ctx context.Context, job ids.JobID) (ids.CheckpointID, error) {
+	server, err := c.server()
+	if err != nil {
+		return 0, err
+	}
+	response, err := server.CheckpointJob(ctx, &pb.CheckpointJobRequest{JobId: string(job)})
+	return ids.CheckpointID(response.GetCheckpoint()), err
 }
 
 // Cancel cancels a job and returns when it has ended.

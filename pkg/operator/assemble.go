@@ -27,6 +27,9 @@ type Chain struct {
 	Time *Time
 	// Writers, one for each outgoing edge of the vertex in order.
 	Writers []*Writer
+	// Groupers, one for each incoming edge of the vertex in order; nil for those
+	// that are not partitioned by key.
+	Groupers []Grouper
 }
 
 // ChainOperator is one operator of a chain.
@@ -108,6 +111,11 @@ func Assemble(p *Program, g *graph.ExecutionGraph, at Place, outbox Outbox) (*Ch
 	for _, index := range v.Inputs {
 		e := &g.Edges[index].Edge
 		code := a.edgeCode(e)
+		var grouper Grouper
+		if code.NewGrouper != nil {
+			grouper = code.NewGrouper(g.MaxParallelism)
+		}
+		a.chain.Groupers = append(a.chain.Groupers, grouper)
 		if code.NewStampedInput != nil {
 			a.chain.Inputs = append(a.chain.Inputs, code.NewStampedInput(head.Inputs[e.Input], a.chain.Time))
 			continue

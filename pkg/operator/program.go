@@ -57,6 +57,9 @@ type EdgeCode struct {
 	NewStampedInput func(collector any, t *Time) Input
 	// NewOutput makes a Collector[T] that encodes into the writer's channels.
 	NewOutput func(w *Writer) any
+	// NewGrouper tells whose the edge's records are; nil where that is not
+	// decided by a key.
+	NewGrouper func(maxParallelism int) Grouper
 }
 
 // Input is the head of a chain seen from outside: it decodes records and

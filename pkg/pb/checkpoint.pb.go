@@ -764,18 +764,220 @@ func (x *OperatorSubtaskState) GetLists() []*OperatorStateHandle {
 	return nil
 }
 
+// InFlight refers to records that were in flight when a barrier overtook them.
+type InFlight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Handle        *StateHandle           `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"` // of all parts, one after the other
+	Parts         []*ChannelPart         `protobuf:"bytes,2,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InFlight) Reset() {
+	*x = InFlight{}
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InFlight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InFlight) ProtoMessage() {}
+
+func (x *InFlight) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InFlight.ProtoReflect.Descriptor instead.
+func (*InFlight) Descriptor() ([]byte, []int) {
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *InFlight) GetHandle() *StateHandle {
+	if x != nil {
+		return x.Handle
+	}
+	return nil
+}
+
+func (x *InFlight) GetParts() []*ChannelPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+// ChannelPart is what was in flight on one channel, of one of its ends.
+type ChannelPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Edge          int32                  `protobuf:"varint,1,opt,name=edge,proto3" json:"edge,omitempty"` // place in the graph's edges; in metadata that in CompletedCheckpoint.edges, which is the same
+	Producer      int32                  `protobuf:"varint,2,opt,name=producer,proto3" json:"producer,omitempty"`
+	Consumer      int32                  `protobuf:"varint,3,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	Output        bool                   `protobuf:"varint,4,opt,name=output,proto3" json:"output,omitempty"` // it waited at the producer, behind what the consumer had of the channel
+	Offset        int64                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	Length        int64                  `protobuf:"varint,6,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelPart) Reset() {
+	*x = ChannelPart{}
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelPart) ProtoMessage() {}
+
+func (x *ChannelPart) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelPart.ProtoReflect.Descriptor instead.
+func (*ChannelPart) Descriptor() ([]byte, []int) {
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ChannelPart) GetEdge() int32 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
+}
+
+func (x *ChannelPart) GetProducer() int32 {
+	if x != nil {
+		return x.Producer
+	}
+	return 0
+}
+
+func (x *ChannelPart) GetConsumer() int32 {
+	if x != nil {
+		return x.Consumer
+	}
+	return 0
+}
+
+func (x *ChannelPart) GetOutput() bool {
+	if x != nil {
+		return x.Output
+	}
+	return false
+}
+
+func (x *ChannelPart) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ChannelPart) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+// EmittedWatermark is the last watermark that a subtask emitted on an edge.
+type EmittedWatermark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Edge          int32                  `protobuf:"varint,1,opt,name=edge,proto3" json:"edge,omitempty"`
+	Watermark     int64                  `protobuf:"varint,2,opt,name=watermark,proto3" json:"watermark,omitempty"`
+	Idle          bool                   `protobuf:"varint,3,opt,name=idle,proto3" json:"idle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EmittedWatermark) Reset() {
+	*x = EmittedWatermark{}
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EmittedWatermark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EmittedWatermark) ProtoMessage() {}
+
+func (x *EmittedWatermark) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EmittedWatermark.ProtoReflect.Descriptor instead.
+func (*EmittedWatermark) Descriptor() ([]byte, []int) {
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *EmittedWatermark) GetEdge() int32 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
+}
+
+func (x *EmittedWatermark) GetWatermark() int64 {
+	if x != nil {
+		return x.Watermark
+	}
+	return 0
+}
+
+func (x *EmittedWatermark) GetIdle() bool {
+	if x != nil {
+		return x.Idle
+	}
+	return false
+}
+
 type SubtaskState struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
 	Subtask       *SubtaskID              `protobuf:"bytes,1,opt,name=subtask,proto3" json:"subtask,omitempty"`
 	Operators     []*OperatorSubtaskState `protobuf:"bytes,2,rep,name=operators,proto3" json:"operators,omitempty"`
 	EndOfData     bool                    `protobuf:"varint,3,opt,name=end_of_data,json=endOfData,proto3" json:"end_of_data,omitempty"`
+	InFlight      []*InFlight             `protobuf:"bytes,4,rep,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	Emitted       []*EmittedWatermark     `protobuf:"bytes,5,rep,name=emitted,proto3" json:"emitted,omitempty"`                               // where records may be in flight
+	LoopIsEmpty   bool                    `protobuf:"varint,6,opt,name=loop_is_empty,json=loopIsEmpty,proto3" json:"loop_is_empty,omitempty"` // of a loop's head: its forward inputs have ended, and nothing came round
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubtaskState) Reset() {
 	*x = SubtaskState{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[9]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +989,7 @@ func (x *SubtaskState) String() string {
 func (*SubtaskState) ProtoMessage() {}
 
 func (x *SubtaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[9]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +1002,7 @@ func (x *SubtaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskState.ProtoReflect.Descriptor instead.
 func (*SubtaskState) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{9}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubtaskState) GetSubtask() *SubtaskID {
@@ -824,6 +1026,120 @@ func (x *SubtaskState) GetEndOfData() bool {
 	return false
 }
 
+func (x *SubtaskState) GetInFlight() []*InFlight {
+	if x != nil {
+		return x.InFlight
+	}
+	return nil
+}
+
+func (x *SubtaskState) GetEmitted() []*EmittedWatermark {
+	if x != nil {
+		return x.Emitted
+	}
+	return nil
+}
+
+func (x *SubtaskState) GetLoopIsEmpty() bool {
+	if x != nil {
+		return x.LoopIsEmpty
+	}
+	return false
+}
+
+// EdgeState describes an edge that records were in flight on.
+type EdgeState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // unique in the graph
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	Partitioner   string                 `protobuf:"bytes,3,opt,name=partitioner,proto3" json:"partitioner,omitempty"`
+	Producers     int32                  `protobuf:"varint,4,opt,name=producers,proto3" json:"producers,omitempty"`
+	Consumers     int32                  `protobuf:"varint,5,opt,name=consumers,proto3" json:"consumers,omitempty"`
+	HasWatermark  bool                   `protobuf:"varint,6,opt,name=has_watermark,json=hasWatermark,proto3" json:"has_watermark,omitempty"`
+	Watermark     int64                  `protobuf:"varint,7,opt,name=watermark,proto3" json:"watermark,omitempty"` // the lowest that a producer had emitted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EdgeState) Reset() {
+	*x = EdgeState{}
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EdgeState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EdgeState) ProtoMessage() {}
+
+func (x *EdgeState) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EdgeState.ProtoReflect.Descriptor instead.
+func (*EdgeState) Descriptor() ([]byte, []int) {
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *EdgeState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EdgeState) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *EdgeState) GetPartitioner() string {
+	if x != nil {
+		return x.Partitioner
+	}
+	return ""
+}
+
+func (x *EdgeState) GetProducers() int32 {
+	if x != nil {
+		return x.Producers
+	}
+	return 0
+}
+
+func (x *EdgeState) GetConsumers() int32 {
+	if x != nil {
+		return x.Consumers
+	}
+	return 0
+}
+
+func (x *EdgeState) GetHasWatermark() bool {
+	if x != nil {
+		return x.HasWatermark
+	}
+	return false
+}
+
+func (x *EdgeState) GetWatermark() int64 {
+	if x != nil {
+		return x.Watermark
+	}
+	return 0
+}
+
 type Split struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
@@ -833,7 +1149,7 @@ type Split struct {
 
 func (x *Split) Reset() {
 	*x = Split{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[10]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +1161,7 @@ func (x *Split) String() string {
 func (*Split) ProtoMessage() {}
 
 func (x *Split) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[10]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +1174,7 @@ func (x *Split) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Split.ProtoReflect.Descriptor instead.
 func (*Split) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Split) GetData() []byte {
@@ -879,7 +1195,7 @@ type SplitList struct {
 
 func (x *SplitList) Reset() {
 	*x = SplitList{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[11]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1207,7 @@ func (x *SplitList) String() string {
 func (*SplitList) ProtoMessage() {}
 
 func (x *SplitList) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[11]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1220,7 @@ func (x *SplitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitList.ProtoReflect.Descriptor instead.
 func (*SplitList) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SplitList) GetUid() string {
@@ -940,7 +1256,7 @@ type OperatorState struct {
 
 func (x *OperatorState) Reset() {
 	*x = OperatorState{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[12]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +1268,7 @@ func (x *OperatorState) String() string {
 func (*OperatorState) ProtoMessage() {}
 
 func (x *OperatorState) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[12]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1281,7 @@ func (x *OperatorState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorState.ProtoReflect.Descriptor instead.
 func (*OperatorState) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OperatorState) GetUid() string {
@@ -1006,7 +1322,7 @@ type EndedSubtask struct {
 
 func (x *EndedSubtask) Reset() {
 	*x = EndedSubtask{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[13]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1334,7 @@ func (x *EndedSubtask) String() string {
 func (*EndedSubtask) ProtoMessage() {}
 
 func (x *EndedSubtask) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[13]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1347,7 @@ func (x *EndedSubtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedSubtask.ProtoReflect.Descriptor instead.
 func (*EndedSubtask) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EndedSubtask) GetUid() string {
@@ -1062,13 +1378,15 @@ type CompletedCheckpoint struct {
 	EndOfData       []*EndedSubtask        `protobuf:"bytes,9,rep,name=end_of_data,json=endOfData,proto3" json:"end_of_data,omitempty"`
 	JobName         string                 `protobuf:"bytes,10,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`
 	Savepoints      []uint64               `protobuf:"varint,11,rep,packed,name=savepoints,proto3" json:"savepoints,omitempty"`
+	InFlight        []*InFlight            `protobuf:"bytes,12,rep,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	Edges           []*EdgeState           `protobuf:"bytes,13,rep,name=edges,proto3" json:"edges,omitempty"` // all of the graph, if records may be in flight on any
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CompletedCheckpoint) Reset() {
 	*x = CompletedCheckpoint{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[14]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1398,7 @@ func (x *CompletedCheckpoint) String() string {
 func (*CompletedCheckpoint) ProtoMessage() {}
 
 func (x *CompletedCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[14]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1411,7 @@ func (x *CompletedCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletedCheckpoint.ProtoReflect.Descriptor instead.
 func (*CompletedCheckpoint) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CompletedCheckpoint) GetJobId() string {
@@ -1173,6 +1491,20 @@ func (x *CompletedCheckpoint) GetSavepoints() []uint64 {
 	return nil
 }
 
+func (x *CompletedCheckpoint) GetInFlight() []*InFlight {
+	if x != nil {
+		return x.InFlight
+	}
+	return nil
+}
+
+func (x *CompletedCheckpoint) GetEdges() []*EdgeState {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
 type CheckpointRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1183,7 +1515,7 @@ type CheckpointRef struct {
 
 func (x *CheckpointRef) Reset() {
 	*x = CheckpointRef{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[15]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1527,7 @@ func (x *CheckpointRef) String() string {
 func (*CheckpointRef) ProtoMessage() {}
 
 func (x *CheckpointRef) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[15]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1540,7 @@ func (x *CheckpointRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRef.ProtoReflect.Descriptor instead.
 func (*CheckpointRef) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CheckpointRef) GetId() uint64 {
@@ -1237,7 +1569,7 @@ type FailureCause struct {
 
 func (x *FailureCause) Reset() {
 	*x = FailureCause{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[16]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1581,7 @@ func (x *FailureCause) String() string {
 func (*FailureCause) ProtoMessage() {}
 
 func (x *FailureCause) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[16]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1594,7 @@ func (x *FailureCause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailureCause.ProtoReflect.Descriptor instead.
 func (*FailureCause) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{16}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FailureCause) GetKind() string {
@@ -1316,7 +1648,7 @@ type JobRecord struct {
 
 func (x *JobRecord) Reset() {
 	*x = JobRecord{}
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[17]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1660,7 @@ func (x *JobRecord) String() string {
 func (*JobRecord) ProtoMessage() {}
 
 func (x *JobRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_checkpoint_proto_msgTypes[17]
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1673,7 @@ func (x *JobRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRecord.ProtoReflect.Descriptor instead.
 func (*JobRecord) Descriptor() ([]byte, []int) {
-	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{17}
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobRecord) GetJobId() string {
@@ -1489,11 +1821,36 @@ const file_weir_v1_checkpoint_proto_rawDesc = "" +
 	"\x14OperatorSubtaskState\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12/\n" +
 	"\x05keyed\x18\x02 \x03(\v2\x19.weir.v1.KeyedStateHandleR\x05keyed\x122\n" +
-	"\x05lists\x18\x03 \x03(\v2\x1c.weir.v1.OperatorStateHandleR\x05lists\"\x99\x01\n" +
+	"\x05lists\x18\x03 \x03(\v2\x1c.weir.v1.OperatorStateHandleR\x05lists\"d\n" +
+	"\bInFlight\x12,\n" +
+	"\x06handle\x18\x01 \x01(\v2\x14.weir.v1.StateHandleR\x06handle\x12*\n" +
+	"\x05parts\x18\x02 \x03(\v2\x14.weir.v1.ChannelPartR\x05parts\"\xa1\x01\n" +
+	"\vChannelPart\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\x05R\x04edge\x12\x1a\n" +
+	"\bproducer\x18\x02 \x01(\x05R\bproducer\x12\x1a\n" +
+	"\bconsumer\x18\x03 \x01(\x05R\bconsumer\x12\x16\n" +
+	"\x06output\x18\x04 \x01(\bR\x06output\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06length\x18\x06 \x01(\x03R\x06length\"X\n" +
+	"\x10EmittedWatermark\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\x05R\x04edge\x12\x1c\n" +
+	"\twatermark\x18\x02 \x01(\x03R\twatermark\x12\x12\n" +
+	"\x04idle\x18\x03 \x01(\bR\x04idle\"\xa2\x02\n" +
 	"\fSubtaskState\x12,\n" +
 	"\asubtask\x18\x01 \x01(\v2\x12.weir.v1.SubtaskIDR\asubtask\x12;\n" +
 	"\toperators\x18\x02 \x03(\v2\x1d.weir.v1.OperatorSubtaskStateR\toperators\x12\x1e\n" +
-	"\vend_of_data\x18\x03 \x01(\bR\tendOfData\"\x1b\n" +
+	"\vend_of_data\x18\x03 \x01(\bR\tendOfData\x12.\n" +
+	"\tin_flight\x18\x04 \x03(\v2\x11.weir.v1.InFlightR\binFlight\x123\n" +
+	"\aemitted\x18\x05 \x03(\v2\x19.weir.v1.EmittedWatermarkR\aemitted\x12\"\n" +
+	"\rloop_is_empty\x18\x06 \x01(\bR\vloopIsEmpty\"\xd4\x01\n" +
+	"\tEdgeState\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12 \n" +
+	"\vpartitioner\x18\x03 \x01(\tR\vpartitioner\x12\x1c\n" +
+	"\tproducers\x18\x04 \x01(\x05R\tproducers\x12\x1c\n" +
+	"\tconsumers\x18\x05 \x01(\x05R\tconsumers\x12#\n" +
+	"\rhas_watermark\x18\x06 \x01(\bR\fhasWatermark\x12\x1c\n" +
+	"\twatermark\x18\a \x01(\x03R\twatermark\"\x1b\n" +
 	"\x05Split\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"a\n" +
 	"\tSplitList\x12\x10\n" +
@@ -1507,7 +1864,7 @@ const file_weir_v1_checkpoint_proto_rawDesc = "" +
 	"\bsubtasks\x18\x04 \x03(\v2\x1d.weir.v1.OperatorSubtaskStateR\bsubtasks\"6\n" +
 	"\fEndedSubtask\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x05R\x05index\"\xc3\x03\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\"\x9d\x04\n" +
 	"\x13CompletedCheckpoint\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12,\n" +
@@ -1522,7 +1879,9 @@ const file_weir_v1_checkpoint_proto_rawDesc = "" +
 	" \x01(\tR\ajobName\x12\x1e\n" +
 	"\n" +
 	"savepoints\x18\v \x03(\x04R\n" +
-	"savepoints\"1\n" +
+	"savepoints\x12.\n" +
+	"\tin_flight\x18\f \x03(\v2\x11.weir.v1.InFlightR\binFlight\x12(\n" +
+	"\x05edges\x18\r \x03(\v2\x12.weir.v1.EdgeStateR\x05edges\"1\n" +
 	"\rCheckpointRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x10\n" +
 	"\x03uri\x18\x02 \x01(\tR\x03uri\"n\n" +
@@ -1573,7 +1932,7 @@ func file_weir_v1_checkpoint_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_checkpoint_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weir_v1_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_weir_v1_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_weir_v1_checkpoint_proto_goTypes = []any{
 	(Redistribution)(0),          // 0: weir.v1.Redistribution
 	(CheckpointKind)(0),          // 1: weir.v1.CheckpointKind
@@ -1586,15 +1945,19 @@ var file_weir_v1_checkpoint_proto_goTypes = []any{
 	(*KeyedStateHandle)(nil),     // 8: weir.v1.KeyedStateHandle
 	(*OperatorStateHandle)(nil),  // 9: weir.v1.OperatorStateHandle
 	(*OperatorSubtaskState)(nil), // 10: weir.v1.OperatorSubtaskState
-	(*SubtaskState)(nil),         // 11: weir.v1.SubtaskState
-	(*Split)(nil),                // 12: weir.v1.Split
-	(*SplitList)(nil),            // 13: weir.v1.SplitList
-	(*OperatorState)(nil),        // 14: weir.v1.OperatorState
-	(*EndedSubtask)(nil),         // 15: weir.v1.EndedSubtask
-	(*CompletedCheckpoint)(nil),  // 16: weir.v1.CompletedCheckpoint
-	(*CheckpointRef)(nil),        // 17: weir.v1.CheckpointRef
-	(*FailureCause)(nil),         // 18: weir.v1.FailureCause
-	(*JobRecord)(nil),            // 19: weir.v1.JobRecord
+	(*InFlight)(nil),             // 11: weir.v1.InFlight
+	(*ChannelPart)(nil),          // 12: weir.v1.ChannelPart
+	(*EmittedWatermark)(nil),     // 13: weir.v1.EmittedWatermark
+	(*SubtaskState)(nil),         // 14: weir.v1.SubtaskState
+	(*EdgeState)(nil),            // 15: weir.v1.EdgeState
+	(*Split)(nil),                // 16: weir.v1.Split
+	(*SplitList)(nil),            // 17: weir.v1.SplitList
+	(*OperatorState)(nil),        // 18: weir.v1.OperatorState
+	(*EndedSubtask)(nil),         // 19: weir.v1.EndedSubtask
+	(*CompletedCheckpoint)(nil),  // 20: weir.v1.CompletedCheckpoint
+	(*CheckpointRef)(nil),        // 21: weir.v1.CheckpointRef
+	(*FailureCause)(nil),         // 22: weir.v1.FailureCause
+	(*JobRecord)(nil),            // 23: weir.v1.JobRecord
 }
 var file_weir_v1_checkpoint_proto_depIdxs = []int32{
 	5,  // 0: weir.v1.StateMeta.earlier:type_name -> weir.v1.StoredSchema
@@ -1607,23 +1970,29 @@ var file_weir_v1_checkpoint_proto_depIdxs = []int32{
 	6,  // 7: weir.v1.OperatorStateHandle.states:type_name -> weir.v1.StateMeta
 	8,  // 8: weir.v1.OperatorSubtaskState.keyed:type_name -> weir.v1.KeyedStateHandle
 	9,  // 9: weir.v1.OperatorSubtaskState.lists:type_name -> weir.v1.OperatorStateHandle
-	3,  // 10: weir.v1.SubtaskState.subtask:type_name -> weir.v1.SubtaskID
-	10, // 11: weir.v1.SubtaskState.operators:type_name -> weir.v1.OperatorSubtaskState
-	12, // 12: weir.v1.SplitList.splits:type_name -> weir.v1.Split
-	10, // 13: weir.v1.OperatorState.subtasks:type_name -> weir.v1.OperatorSubtaskState
-	2,  // 14: weir.v1.CompletedCheckpoint.attempt:type_name -> weir.v1.AttemptID
-	1,  // 15: weir.v1.CompletedCheckpoint.kind:type_name -> weir.v1.CheckpointKind
-	14, // 16: weir.v1.CompletedCheckpoint.operators:type_name -> weir.v1.OperatorState
-	13, // 17: weir.v1.CompletedCheckpoint.splits:type_name -> weir.v1.SplitList
-	15, // 18: weir.v1.CompletedCheckpoint.end_of_data:type_name -> weir.v1.EndedSubtask
-	17, // 19: weir.v1.JobRecord.latest:type_name -> weir.v1.CheckpointRef
-	17, // 20: weir.v1.JobRecord.retained:type_name -> weir.v1.CheckpointRef
-	18, // 21: weir.v1.JobRecord.cause:type_name -> weir.v1.FailureCause
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	4,  // 10: weir.v1.InFlight.handle:type_name -> weir.v1.StateHandle
+	12, // 11: weir.v1.InFlight.parts:type_name -> weir.v1.ChannelPart
+	3,  // 12: weir.v1.SubtaskState.subtask:type_name -> weir.v1.SubtaskID
+	10, // 13: weir.v1.SubtaskState.operators:type_name -> weir.v1.OperatorSubtaskState
+	11, // 14: weir.v1.SubtaskState.in_flight:type_name -> weir.v1.InFlight
+	13, // 15: weir.v1.SubtaskState.emitted:type_name -> weir.v1.EmittedWatermark
+	16, // 16: weir.v1.SplitList.splits:type_name -> weir.v1.Split
+	10, // 17: weir.v1.OperatorState.subtasks:type_name -> weir.v1.OperatorSubtaskState
+	2,  // 18: weir.v1.CompletedCheckpoint.attempt:type_name -> weir.v1.AttemptID
+	1,  // 19: weir.v1.CompletedCheckpoint.kind:type_name -> weir.v1.CheckpointKind
+	18, // 20: weir.v1.CompletedCheckpoint.operators:type_name -> weir.v1.OperatorState
+	17, // 21: weir.v1.CompletedCheckpoint.splits:type_name -> weir.v1.SplitList
+	19, // 22: weir.v1.CompletedCheckpoint.end_of_data:type_name -> weir.v1.EndedSubtask
+	11, // 23: weir.v1.CompletedCheckpoint.in_flight:type_name -> weir.v1.InFlight
+	15, // 24: weir.v1.CompletedCheckpoint.edges:type_name -> weir.v1.EdgeState
+	21, // 25: weir.v1.JobRecord.latest:type_name -> weir.v1.CheckpointRef
+	21, // 26: weir.v1.JobRecord.retained:type_name -> weir.v1.CheckpointRef
+	22, // 27: weir.v1.JobRecord.cause:type_name -> weir.v1.FailureCause
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_checkpoint_proto_init() }
@@ -1637,7 +2006,7 @@ func file_weir_v1_checkpoint_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_checkpoint_proto_rawDesc), len(file_weir_v1_checkpoint_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

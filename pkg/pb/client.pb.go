@@ -1476,6 +1476,7 @@ type SavepointRequest struct {
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Dir           string                 `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
 	Stop          bool                   `protobuf:"varint,3,opt,name=stop,proto3" json:"stop,omitempty"`
+	Drain         bool                   `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"` // with stop: event time comes to its end first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1527,6 +1528,13 @@ func (x *SavepointRequest) GetDir() string {
 func (x *SavepointRequest) GetStop() bool {
 	if x != nil {
 		return x.Stop
+	}
+	return false
+}
+
+func (x *SavepointRequest) GetDrain() bool {
+	if x != nil {
+		return x.Drain
 	}
 	return false
 }
@@ -1583,6 +1591,103 @@ func (x *SavepointResponse) GetCheckpoint() uint64 {
 	return 0
 }
 
+// CheckpointJob takes a checkpoint now and waits until it is published.
+type CheckpointJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointJobRequest) Reset() {
+	*x = CheckpointJobRequest{}
+	mi := &file_weir_v1_client_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointJobRequest) ProtoMessage() {}
+
+func (x *CheckpointJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_client_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointJobRequest.ProtoReflect.Descriptor instead.
+func (*CheckpointJobRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CheckpointJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type CheckpointJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Checkpoint    uint64                 `protobuf:"varint,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointJobResponse) Reset() {
+	*x = CheckpointJobResponse{}
+	mi := &file_weir_v1_client_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointJobResponse) ProtoMessage() {}
+
+func (x *CheckpointJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_client_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointJobResponse.ProtoReflect.Descriptor instead.
+func (*CheckpointJobResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CheckpointJobResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *CheckpointJobResponse) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
 type CheckpointInfo struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1602,7 +1707,7 @@ type CheckpointInfo struct {
 
 func (x *CheckpointInfo) Reset() {
 	*x = CheckpointInfo{}
-	mi := &file_weir_v1_client_proto_msgTypes[25]
+	mi := &file_weir_v1_client_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1719,7 @@ func (x *CheckpointInfo) String() string {
 func (*CheckpointInfo) ProtoMessage() {}
 
 func (x *CheckpointInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[25]
+	mi := &file_weir_v1_client_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1732,7 @@ func (x *CheckpointInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointInfo.ProtoReflect.Descriptor instead.
 func (*CheckpointInfo) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{25}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CheckpointInfo) GetId() uint64 {
@@ -1716,7 +1821,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[26]
+	mi := &file_weir_v1_client_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1833,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[26]
+	mi := &file_weir_v1_client_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1846,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{26}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListCheckpointsRequest) GetJobId() string {
@@ -1762,7 +1867,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_weir_v1_client_proto_msgTypes[27]
+	mi := &file_weir_v1_client_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1879,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[27]
+	mi := &file_weir_v1_client_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1892,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{27}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*CheckpointInfo {
@@ -1828,7 +1933,7 @@ type TaskManagerStatus struct {
 
 func (x *TaskManagerStatus) Reset() {
 	*x = TaskManagerStatus{}
-	mi := &file_weir_v1_client_proto_msgTypes[28]
+	mi := &file_weir_v1_client_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1945,7 @@ func (x *TaskManagerStatus) String() string {
 func (*TaskManagerStatus) ProtoMessage() {}
 
 func (x *TaskManagerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[28]
+	mi := &file_weir_v1_client_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1958,7 @@ func (x *TaskManagerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskManagerStatus.ProtoReflect.Descriptor instead.
 func (*TaskManagerStatus) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{28}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TaskManagerStatus) GetId() string {
@@ -1931,7 +2036,7 @@ type ExecutorStatus struct {
 
 func (x *ExecutorStatus) Reset() {
 	*x = ExecutorStatus{}
-	mi := &file_weir_v1_client_proto_msgTypes[29]
+	mi := &file_weir_v1_client_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2048,7 @@ func (x *ExecutorStatus) String() string {
 func (*ExecutorStatus) ProtoMessage() {}
 
 func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[29]
+	mi := &file_weir_v1_client_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2061,7 @@ func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorStatus.ProtoReflect.Descriptor instead.
 func (*ExecutorStatus) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{29}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExecutorStatus) GetJobId() string {
@@ -1995,7 +2100,7 @@ type ListTaskManagersRequest struct {
 
 func (x *ListTaskManagersRequest) Reset() {
 	*x = ListTaskManagersRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[30]
+	mi := &file_weir_v1_client_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2112,7 @@ func (x *ListTaskManagersRequest) String() string {
 func (*ListTaskManagersRequest) ProtoMessage() {}
 
 func (x *ListTaskManagersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[30]
+	mi := &file_weir_v1_client_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2125,7 @@ func (x *ListTaskManagersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskManagersRequest.ProtoReflect.Descriptor instead.
 func (*ListTaskManagersRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{30}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{32}
 }
 
 type ListTaskManagersResponse struct {
@@ -2032,7 +2137,7 @@ type ListTaskManagersResponse struct {
 
 func (x *ListTaskManagersResponse) Reset() {
 	*x = ListTaskManagersResponse{}
-	mi := &file_weir_v1_client_proto_msgTypes[31]
+	mi := &file_weir_v1_client_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2149,7 @@ func (x *ListTaskManagersResponse) String() string {
 func (*ListTaskManagersResponse) ProtoMessage() {}
 
 func (x *ListTaskManagersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[31]
+	mi := &file_weir_v1_client_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2162,7 @@ func (x *ListTaskManagersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskManagersResponse.ProtoReflect.Descriptor instead.
 func (*ListTaskManagersResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{31}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListTaskManagersResponse) GetTaskManagers() []*TaskManagerStatus {
@@ -2077,7 +2182,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[32]
+	mi := &file_weir_v1_client_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2194,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[32]
+	mi := &file_weir_v1_client_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2207,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{32}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LogsRequest) GetJobId() string {
@@ -2237,12 +2342,20 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x10CancelJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"+\n" +
 	"\x11CancelJobResponse\x12\x16\n" +
-	"\x06status\x18\x01 \x01(\tR\x06status\"O\n" +
+	"\x06status\x18\x01 \x01(\tR\x06status\"e\n" +
 	"\x10SavepointRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x10\n" +
 	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x12\n" +
-	"\x04stop\x18\x03 \x01(\bR\x04stop\"G\n" +
+	"\x04stop\x18\x03 \x01(\bR\x04stop\x12\x14\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"G\n" +
 	"\x11SavepointResponse\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x02 \x01(\x04R\n" +
+	"checkpoint\"-\n" +
+	"\x14CheckpointJobRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"K\n" +
+	"\x15CheckpointJobResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\x04R\n" +
@@ -2302,7 +2415,7 @@ func file_weir_v1_client_proto_rawDescGZIP() []byte {
 	return file_weir_v1_client_proto_rawDescData
 }
 
-var file_weir_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_weir_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_weir_v1_client_proto_goTypes = []any{
 	(*ClusterInfoRequest)(nil),       // 0: weir.v1.ClusterInfoRequest
 	(*ClusterInfoResponse)(nil),      // 1: weir.v1.ClusterInfoResponse
@@ -2329,32 +2442,34 @@ var file_weir_v1_client_proto_goTypes = []any{
 	(*CancelJobResponse)(nil),        // 22: weir.v1.CancelJobResponse
 	(*SavepointRequest)(nil),         // 23: weir.v1.SavepointRequest
 	(*SavepointResponse)(nil),        // 24: weir.v1.SavepointResponse
-	(*CheckpointInfo)(nil),           // 25: weir.v1.CheckpointInfo
-	(*ListCheckpointsRequest)(nil),   // 26: weir.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil),  // 27: weir.v1.ListCheckpointsResponse
-	(*TaskManagerStatus)(nil),        // 28: weir.v1.TaskManagerStatus
-	(*ExecutorStatus)(nil),           // 29: weir.v1.ExecutorStatus
-	(*ListTaskManagersRequest)(nil),  // 30: weir.v1.ListTaskManagersRequest
-	(*ListTaskManagersResponse)(nil), // 31: weir.v1.ListTaskManagersResponse
-	(*LogsRequest)(nil),              // 32: weir.v1.LogsRequest
-	nil,                              // 33: weir.v1.VertexStatus.TasksEntry
-	(*JobSpec)(nil),                  // 34: weir.v1.JobSpec
-	(*Failure)(nil),                  // 35: weir.v1.Failure
+	(*CheckpointJobRequest)(nil),     // 25: weir.v1.CheckpointJobRequest
+	(*CheckpointJobResponse)(nil),    // 26: weir.v1.CheckpointJobResponse
+	(*CheckpointInfo)(nil),           // 27: weir.v1.CheckpointInfo
+	(*ListCheckpointsRequest)(nil),   // 28: weir.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil),  // 29: weir.v1.ListCheckpointsResponse
+	(*TaskManagerStatus)(nil),        // 30: weir.v1.TaskManagerStatus
+	(*ExecutorStatus)(nil),           // 31: weir.v1.ExecutorStatus
+	(*ListTaskManagersRequest)(nil),  // 32: weir.v1.ListTaskManagersRequest
+	(*ListTaskManagersResponse)(nil), // 33: weir.v1.ListTaskManagersResponse
+	(*LogsRequest)(nil),              // 34: weir.v1.LogsRequest
+	nil,                              // 35: weir.v1.VertexStatus.TasksEntry
+	(*JobSpec)(nil),                  // 36: weir.v1.JobSpec
+	(*Failure)(nil),                  // 37: weir.v1.Failure
 }
 var file_weir_v1_client_proto_depIdxs = []int32{
-	34, // 0: weir.v1.SubmitJobRequest.spec:type_name -> weir.v1.JobSpec
-	34, // 1: weir.v1.PlanRestoreRequest.spec:type_name -> weir.v1.JobSpec
+	36, // 0: weir.v1.SubmitJobRequest.spec:type_name -> weir.v1.JobSpec
+	36, // 1: weir.v1.PlanRestoreRequest.spec:type_name -> weir.v1.JobSpec
 	12, // 2: weir.v1.PlanRestoreResponse.states:type_name -> weir.v1.RestoredState
 	13, // 3: weir.v1.ListJobsResponse.jobs:type_name -> weir.v1.JobSummary
-	33, // 4: weir.v1.VertexStatus.tasks:type_name -> weir.v1.VertexStatus.TasksEntry
+	35, // 4: weir.v1.VertexStatus.tasks:type_name -> weir.v1.VertexStatus.TasksEntry
 	17, // 5: weir.v1.VertexStatus.subtasks:type_name -> weir.v1.SubtaskStatus
-	35, // 6: weir.v1.JobStatusResponse.cause:type_name -> weir.v1.Failure
+	37, // 6: weir.v1.JobStatusResponse.cause:type_name -> weir.v1.Failure
 	16, // 7: weir.v1.JobStatusResponse.vertices:type_name -> weir.v1.VertexStatus
 	20, // 8: weir.v1.JobStatusResponse.events:type_name -> weir.v1.JobEvent
-	28, // 9: weir.v1.JobStatusResponse.executors:type_name -> weir.v1.TaskManagerStatus
-	25, // 10: weir.v1.ListCheckpointsResponse.checkpoints:type_name -> weir.v1.CheckpointInfo
-	29, // 11: weir.v1.TaskManagerStatus.executors:type_name -> weir.v1.ExecutorStatus
-	28, // 12: weir.v1.ListTaskManagersResponse.task_managers:type_name -> weir.v1.TaskManagerStatus
+	30, // 9: weir.v1.JobStatusResponse.executors:type_name -> weir.v1.TaskManagerStatus
+	27, // 10: weir.v1.ListCheckpointsResponse.checkpoints:type_name -> weir.v1.CheckpointInfo
+	31, // 11: weir.v1.TaskManagerStatus.executors:type_name -> weir.v1.ExecutorStatus
+	30, // 12: weir.v1.ListTaskManagersResponse.task_managers:type_name -> weir.v1.TaskManagerStatus
 	13, // [13:13] is the sub-list for method output_type
 	13, // [13:13] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
@@ -2375,7 +2490,7 @@ func file_weir_v1_client_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_client_proto_rawDesc), len(file_weir_v1_client_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -34,6 +34,7 @@ const (
 	TaskStatus_TASK_STATUS_FINISHED     TaskStatus = 4
 	TaskStatus_TASK_STATUS_CANCELED     TaskStatus = 5
 	TaskStatus_TASK_STATUS_FAILED       TaskStatus = 6
+	TaskStatus_TASK_STATUS_INPUT_ENDED  TaskStatus = 7 // running as the head of a loop, all forward inputs ended
 )
 
 // Enum value maps for TaskStatus.
@@ -46,6 +47,7 @@ var (
 		4: "TASK_STATUS_FINISHED",
 		5: "TASK_STATUS_CANCELED",
 		6: "TASK_STATUS_FAILED",
+		7: "TASK_STATUS_INPUT_ENDED",
 	}
 	TaskStatus_value = map[string]int32{
 		"TASK_STATUS_UNSPECIFIED":  0,
@@ -55,6 +57,7 @@ var (
 		"TASK_STATUS_FINISHED":     4,
 		"TASK_STATUS_CANCELED":     5,
 		"TASK_STATUS_FAILED":       6,
+		"TASK_STATUS_INPUT_ENDED":  7,
 	}
 )
 
@@ -2273,6 +2276,8 @@ type TaskDeployment struct {
 	Restore       []*OperatorSubtaskState `protobuf:"bytes,2,rep,name=restore,proto3" json:"restore,omitempty"`
 	Splits        []*AssignSplits         `protobuf:"bytes,3,rep,name=splits,proto3" json:"splits,omitempty"`
 	EndOfData     bool                    `protobuf:"varint,4,opt,name=end_of_data,json=endOfData,proto3" json:"end_of_data,omitempty"` // had ended before the restored checkpoint
+	InFlight      []*RestoredInFlight     `protobuf:"bytes,5,rep,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`       // in the order in which each channel delivers it
+	Watermarks    []*RestoredWatermark    `protobuf:"bytes,6,rep,name=watermarks,proto3" json:"watermarks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2335,6 +2340,196 @@ func (x *TaskDeployment) GetEndOfData() bool {
 	return false
 }
 
+func (x *TaskDeployment) GetInFlight() []*RestoredInFlight {
+	if x != nil {
+		return x.InFlight
+	}
+	return nil
+}
+
+func (x *TaskDeployment) GetWatermarks() []*RestoredWatermark {
+	if x != nil {
+		return x.Watermarks
+	}
+	return nil
+}
+
+// RestoredInFlight is what a subtask processes of a file of records in flight
+// before anything new.
+type RestoredInFlight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Handle        *StateHandle           `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
+	Parts         []*RestoredPart        `protobuf:"bytes,2,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoredInFlight) Reset() {
+	*x = RestoredInFlight{}
+	mi := &file_weir_v1_control_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoredInFlight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoredInFlight) ProtoMessage() {}
+
+func (x *RestoredInFlight) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_control_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoredInFlight.ProtoReflect.Descriptor instead.
+func (*RestoredInFlight) Descriptor() ([]byte, []int) {
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RestoredInFlight) GetHandle() *StateHandle {
+	if x != nil {
+		return x.Handle
+	}
+	return nil
+}
+
+func (x *RestoredInFlight) GetParts() []*RestoredPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+type RestoredPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Channel       int32                  `protobuf:"varint,1,opt,name=channel,proto3" json:"channel,omitempty"` // input channel that delivers it
+	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Length        int64                  `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
+	Rekey         bool                   `protobuf:"varint,4,opt,name=rekey,proto3" json:"rekey,omitempty"` // only the records whose keys the subtask owns
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoredPart) Reset() {
+	*x = RestoredPart{}
+	mi := &file_weir_v1_control_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoredPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoredPart) ProtoMessage() {}
+
+func (x *RestoredPart) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_control_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoredPart.ProtoReflect.Descriptor instead.
+func (*RestoredPart) Descriptor() ([]byte, []int) {
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *RestoredPart) GetChannel() int32 {
+	if x != nil {
+		return x.Channel
+	}
+	return 0
+}
+
+func (x *RestoredPart) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *RestoredPart) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *RestoredPart) GetRekey() bool {
+	if x != nil {
+		return x.Rekey
+	}
+	return false
+}
+
+// RestoredWatermark is where the channels of an edge begin, behind what was in
+// flight on them.
+type RestoredWatermark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Edge          int32                  `protobuf:"varint,1,opt,name=edge,proto3" json:"edge,omitempty"`
+	Watermark     int64                  `protobuf:"varint,2,opt,name=watermark,proto3" json:"watermark,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoredWatermark) Reset() {
+	*x = RestoredWatermark{}
+	mi := &file_weir_v1_control_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoredWatermark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoredWatermark) ProtoMessage() {}
+
+func (x *RestoredWatermark) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_control_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoredWatermark.ProtoReflect.Descriptor instead.
+func (*RestoredWatermark) Descriptor() ([]byte, []int) {
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *RestoredWatermark) GetEdge() int32 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
+}
+
+func (x *RestoredWatermark) GetWatermark() int64 {
+	if x != nil {
+		return x.Watermark
+	}
+	return 0
+}
+
 // DeployTasks starts the subtasks of one executor. Sent once per executor.
 type DeployTasks struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -2353,7 +2548,7 @@ type DeployTasks struct {
 
 func (x *DeployTasks) Reset() {
 	*x = DeployTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[29]
+	mi := &file_weir_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2560,7 @@ func (x *DeployTasks) String() string {
 func (*DeployTasks) ProtoMessage() {}
 
 func (x *DeployTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[29]
+	mi := &file_weir_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2573,7 @@ func (x *DeployTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeployTasks.ProtoReflect.Descriptor instead.
 func (*DeployTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeployTasks) GetPeers() []*Peer {
@@ -2463,7 +2658,7 @@ type TriggerCheckpoint struct {
 
 func (x *TriggerCheckpoint) Reset() {
 	*x = TriggerCheckpoint{}
-	mi := &file_weir_v1_control_proto_msgTypes[30]
+	mi := &file_weir_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2670,7 @@ func (x *TriggerCheckpoint) String() string {
 func (*TriggerCheckpoint) ProtoMessage() {}
 
 func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[30]
+	mi := &file_weir_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2683,7 @@ func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpoint.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpoint) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{30}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TriggerCheckpoint) GetCheckpoint() uint64 {
@@ -2565,7 +2760,7 @@ type NotifyCheckpoint struct {
 
 func (x *NotifyCheckpoint) Reset() {
 	*x = NotifyCheckpoint{}
-	mi := &file_weir_v1_control_proto_msgTypes[31]
+	mi := &file_weir_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2772,7 @@ func (x *NotifyCheckpoint) String() string {
 func (*NotifyCheckpoint) ProtoMessage() {}
 
 func (x *NotifyCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[31]
+	mi := &file_weir_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2785,7 @@ func (x *NotifyCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyCheckpoint.ProtoReflect.Descriptor instead.
 func (*NotifyCheckpoint) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{31}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NotifyCheckpoint) GetCheckpoint() uint64 {
@@ -2628,7 +2823,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_weir_v1_control_proto_msgTypes[32]
+	mi := &file_weir_v1_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2835,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[32]
+	mi := &file_weir_v1_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2848,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{32}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AssignSplits) GetSubtask() *SubtaskRef {
@@ -2698,6 +2893,52 @@ func (x *AssignSplits) GetList() bool {
 	return false
 }
 
+// EndLoops tells heads of loops that nothing goes round any more: a completed
+// checkpoint found their loops empty.
+type EndLoops struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Subtasks      []*SubtaskRef          `protobuf:"bytes,1,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndLoops) Reset() {
+	*x = EndLoops{}
+	mi := &file_weir_v1_control_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndLoops) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndLoops) ProtoMessage() {}
+
+func (x *EndLoops) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_control_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndLoops.ProtoReflect.Descriptor instead.
+func (*EndLoops) Descriptor() ([]byte, []int) {
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *EndLoops) GetSubtasks() []*SubtaskRef {
+	if x != nil {
+		return x.Subtasks
+	}
+	return nil
+}
+
 type FinishTasks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2706,7 +2947,7 @@ type FinishTasks struct {
 
 func (x *FinishTasks) Reset() {
 	*x = FinishTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[33]
+	mi := &file_weir_v1_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +2959,7 @@ func (x *FinishTasks) String() string {
 func (*FinishTasks) ProtoMessage() {}
 
 func (x *FinishTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[33]
+	mi := &file_weir_v1_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +2972,7 @@ func (x *FinishTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTasks.ProtoReflect.Descriptor instead.
 func (*FinishTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{33}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{37}
 }
 
 // CancelTasks ends the tasks without committing anything. What their sinks
@@ -2746,7 +2987,7 @@ type CancelTasks struct {
 
 func (x *CancelTasks) Reset() {
 	*x = CancelTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[34]
+	mi := &file_weir_v1_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2999,7 @@ func (x *CancelTasks) String() string {
 func (*CancelTasks) ProtoMessage() {}
 
 func (x *CancelTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[34]
+	mi := &file_weir_v1_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +3012,7 @@ func (x *CancelTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasks.ProtoReflect.Descriptor instead.
 func (*CancelTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{34}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CancelTasks) GetKeepUpTo() uint64 {
@@ -2794,6 +3035,7 @@ type ExecutorCommand struct {
 	//	*ExecutorCommand_AssignSplits
 	//	*ExecutorCommand_Finish
 	//	*ExecutorCommand_Cancel
+	//	*ExecutorCommand_EndLoops
 	//	*ExecutorCommand_Chunk
 	Kind          isExecutorCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
@@ -2802,7 +3044,7 @@ type ExecutorCommand struct {
 
 func (x *ExecutorCommand) Reset() {
 	*x = ExecutorCommand{}
-	mi := &file_weir_v1_control_proto_msgTypes[35]
+	mi := &file_weir_v1_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2814,7 +3056,7 @@ func (x *ExecutorCommand) String() string {
 func (*ExecutorCommand) ProtoMessage() {}
 
 func (x *ExecutorCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[35]
+	mi := &file_weir_v1_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2827,7 +3069,7 @@ func (x *ExecutorCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorCommand.ProtoReflect.Descriptor instead.
 func (*ExecutorCommand) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{35}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExecutorCommand) GetKind() isExecutorCommand_Kind {
@@ -2918,6 +3160,15 @@ func (x *ExecutorCommand) GetCancel() *CancelTasks {
 	return nil
 }
 
+func (x *ExecutorCommand) GetEndLoops() *EndLoops {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecutorCommand_EndLoops); ok {
+			return x.EndLoops
+		}
+	}
+	return nil
+}
+
 func (x *ExecutorCommand) GetChunk() *Chunk {
 	if x != nil {
 		if x, ok := x.Kind.(*ExecutorCommand_Chunk); ok {
@@ -2967,8 +3218,12 @@ type ExecutorCommand_Cancel struct {
 	Cancel *CancelTasks `protobuf:"bytes,9,opt,name=cancel,proto3,oneof"`
 }
 
+type ExecutorCommand_EndLoops struct {
+	EndLoops *EndLoops `protobuf:"bytes,10,opt,name=end_loops,json=endLoops,proto3,oneof"`
+}
+
 type ExecutorCommand_Chunk struct {
-	Chunk *Chunk `protobuf:"bytes,10,opt,name=chunk,proto3,oneof"`
+	Chunk *Chunk `protobuf:"bytes,11,opt,name=chunk,proto3,oneof"`
 }
 
 func (*ExecutorCommand_Accepted) isExecutorCommand_Kind() {}
@@ -2988,6 +3243,8 @@ func (*ExecutorCommand_AssignSplits) isExecutorCommand_Kind() {}
 func (*ExecutorCommand_Finish) isExecutorCommand_Kind() {}
 
 func (*ExecutorCommand_Cancel) isExecutorCommand_Kind() {}
+
+func (*ExecutorCommand_EndLoops) isExecutorCommand_Kind() {}
 
 func (*ExecutorCommand_Chunk) isExecutorCommand_Kind() {}
 
@@ -3156,12 +3413,27 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\fdata_address\x18\x02 \x01(\tR\vdataAddress\"U\n" +
 	"\x10SubtaskPlacement\x12-\n" +
 	"\asubtask\x18\x01 \x01(\v2\x13.weir.v1.SubtaskRefR\asubtask\x12\x12\n" +
-	"\x04peer\x18\x02 \x01(\x05R\x04peer\"\xc7\x01\n" +
+	"\x04peer\x18\x02 \x01(\x05R\x04peer\"\xbb\x02\n" +
 	"\x0eTaskDeployment\x12-\n" +
 	"\asubtask\x18\x01 \x01(\v2\x13.weir.v1.SubtaskRefR\asubtask\x127\n" +
 	"\arestore\x18\x02 \x03(\v2\x1d.weir.v1.OperatorSubtaskStateR\arestore\x12-\n" +
 	"\x06splits\x18\x03 \x03(\v2\x15.weir.v1.AssignSplitsR\x06splits\x12\x1e\n" +
-	"\vend_of_data\x18\x04 \x01(\bR\tendOfData\"\x86\x03\n" +
+	"\vend_of_data\x18\x04 \x01(\bR\tendOfData\x126\n" +
+	"\tin_flight\x18\x05 \x03(\v2\x19.weir.v1.RestoredInFlightR\binFlight\x12:\n" +
+	"\n" +
+	"watermarks\x18\x06 \x03(\v2\x1a.weir.v1.RestoredWatermarkR\n" +
+	"watermarks\"m\n" +
+	"\x10RestoredInFlight\x12,\n" +
+	"\x06handle\x18\x01 \x01(\v2\x14.weir.v1.StateHandleR\x06handle\x12+\n" +
+	"\x05parts\x18\x02 \x03(\v2\x15.weir.v1.RestoredPartR\x05parts\"n\n" +
+	"\fRestoredPart\x12\x18\n" +
+	"\achannel\x18\x01 \x01(\x05R\achannel\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06length\x18\x03 \x01(\x03R\x06length\x12\x14\n" +
+	"\x05rekey\x18\x04 \x01(\bR\x05rekey\"E\n" +
+	"\x11RestoredWatermark\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\x05R\x04edge\x12\x1c\n" +
+	"\twatermark\x18\x02 \x01(\x03R\twatermark\"\x86\x03\n" +
 	"\vDeployTasks\x12#\n" +
 	"\x05peers\x18\x01 \x03(\v2\r.weir.v1.PeerR\x05peers\x129\n" +
 	"\n" +
@@ -3200,11 +3472,13 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\aindexes\x18\x03 \x03(\x03R\aindexes\x12&\n" +
 	"\x06splits\x18\x04 \x03(\v2\x0e.weir.v1.SplitR\x06splits\x12\x1a\n" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12\x12\n" +
-	"\x04list\x18\x06 \x01(\bR\x04list\"\r\n" +
+	"\x04list\x18\x06 \x01(\bR\x04list\";\n" +
+	"\bEndLoops\x12/\n" +
+	"\bsubtasks\x18\x01 \x03(\v2\x13.weir.v1.SubtaskRefR\bsubtasks\"\r\n" +
 	"\vFinishTasks\"+\n" +
 	"\vCancelTasks\x12\x1c\n" +
 	"\n" +
-	"keep_up_to\x18\x01 \x01(\x04R\bkeepUpTo\"\x99\x04\n" +
+	"keep_up_to\x18\x01 \x01(\x04R\bkeepUpTo\"\xcb\x04\n" +
 	"\x0fExecutorCommand\x124\n" +
 	"\baccepted\x18\x01 \x01(\v2\x16.weir.v1.HelloAcceptedH\x00R\baccepted\x121\n" +
 	"\arefused\x18\x02 \x01(\v2\x15.weir.v1.HelloRefusedH\x00R\arefused\x122\n" +
@@ -3214,10 +3488,11 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x06notify\x18\x06 \x01(\v2\x19.weir.v1.NotifyCheckpointH\x00R\x06notify\x12<\n" +
 	"\rassign_splits\x18\a \x01(\v2\x15.weir.v1.AssignSplitsH\x00R\fassignSplits\x12.\n" +
 	"\x06finish\x18\b \x01(\v2\x14.weir.v1.FinishTasksH\x00R\x06finish\x12.\n" +
-	"\x06cancel\x18\t \x01(\v2\x14.weir.v1.CancelTasksH\x00R\x06cancel\x12&\n" +
-	"\x05chunk\x18\n" +
-	" \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunkB\x06\n" +
-	"\x04kind*\xc9\x01\n" +
+	"\x06cancel\x18\t \x01(\v2\x14.weir.v1.CancelTasksH\x00R\x06cancel\x120\n" +
+	"\tend_loops\x18\n" +
+	" \x01(\v2\x11.weir.v1.EndLoopsH\x00R\bendLoops\x12&\n" +
+	"\x05chunk\x18\v \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunkB\x06\n" +
+	"\x04kind*\xe6\x01\n" +
 	"\n" +
 	"TaskStatus\x12\x1b\n" +
 	"\x17TASK_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n" +
@@ -3226,7 +3501,8 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x17TASK_STATUS_END_OF_DATA\x10\x03\x12\x18\n" +
 	"\x14TASK_STATUS_FINISHED\x10\x04\x12\x18\n" +
 	"\x14TASK_STATUS_CANCELED\x10\x05\x12\x16\n" +
-	"\x12TASK_STATUS_FAILED\x10\x06*\x8f\x01\n" +
+	"\x12TASK_STATUS_FAILED\x10\x06\x12\x1b\n" +
+	"\x17TASK_STATUS_INPUT_ENDED\x10\a*\x8f\x01\n" +
 	"\vFailureKind\x12\x1c\n" +
 	"\x18FAILURE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FAILURE_KIND_USER\x10\x01\x12\x1a\n" +
@@ -3247,7 +3523,7 @@ func file_weir_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weir_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_weir_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_weir_v1_control_proto_goTypes = []any{
 	(TaskStatus)(0),              // 0: weir.v1.TaskStatus
 	(FailureKind)(0),             // 1: weir.v1.FailureKind
@@ -3280,24 +3556,29 @@ var file_weir_v1_control_proto_goTypes = []any{
 	(*Peer)(nil),                 // 28: weir.v1.Peer
 	(*SubtaskPlacement)(nil),     // 29: weir.v1.SubtaskPlacement
 	(*TaskDeployment)(nil),       // 30: weir.v1.TaskDeployment
-	(*DeployTasks)(nil),          // 31: weir.v1.DeployTasks
-	(*TriggerCheckpoint)(nil),    // 32: weir.v1.TriggerCheckpoint
-	(*NotifyCheckpoint)(nil),     // 33: weir.v1.NotifyCheckpoint
-	(*AssignSplits)(nil),         // 34: weir.v1.AssignSplits
-	(*FinishTasks)(nil),          // 35: weir.v1.FinishTasks
-	(*CancelTasks)(nil),          // 36: weir.v1.CancelTasks
-	(*ExecutorCommand)(nil),      // 37: weir.v1.ExecutorCommand
-	nil,                          // 38: weir.v1.LaunchExecutor.EnvironmentEntry
-	nil,                          // 39: weir.v1.LaunchExecutor.ConfigEntry
-	(*AttemptID)(nil),            // 40: weir.v1.AttemptID
-	(*JobGraph)(nil),             // 41: weir.v1.JobGraph
-	(*SubtaskState)(nil),         // 42: weir.v1.SubtaskState
-	(*Split)(nil),                // 43: weir.v1.Split
-	(*OperatorSubtaskState)(nil), // 44: weir.v1.OperatorSubtaskState
+	(*RestoredInFlight)(nil),     // 31: weir.v1.RestoredInFlight
+	(*RestoredPart)(nil),         // 32: weir.v1.RestoredPart
+	(*RestoredWatermark)(nil),    // 33: weir.v1.RestoredWatermark
+	(*DeployTasks)(nil),          // 34: weir.v1.DeployTasks
+	(*TriggerCheckpoint)(nil),    // 35: weir.v1.TriggerCheckpoint
+	(*NotifyCheckpoint)(nil),     // 36: weir.v1.NotifyCheckpoint
+	(*AssignSplits)(nil),         // 37: weir.v1.AssignSplits
+	(*EndLoops)(nil),             // 38: weir.v1.EndLoops
+	(*FinishTasks)(nil),          // 39: weir.v1.FinishTasks
+	(*CancelTasks)(nil),          // 40: weir.v1.CancelTasks
+	(*ExecutorCommand)(nil),      // 41: weir.v1.ExecutorCommand
+	nil,                          // 42: weir.v1.LaunchExecutor.EnvironmentEntry
+	nil,                          // 43: weir.v1.LaunchExecutor.ConfigEntry
+	(*AttemptID)(nil),            // 44: weir.v1.AttemptID
+	(*JobGraph)(nil),             // 45: weir.v1.JobGraph
+	(*SubtaskState)(nil),         // 46: weir.v1.SubtaskState
+	(*Split)(nil),                // 47: weir.v1.Split
+	(*OperatorSubtaskState)(nil), // 48: weir.v1.OperatorSubtaskState
+	(*StateHandle)(nil),          // 49: weir.v1.StateHandle
 }
 var file_weir_v1_control_proto_depIdxs = []int32{
 	3,  // 0: weir.v1.TaskManagerHello.running:type_name -> weir.v1.ExecutorRef
-	40, // 1: weir.v1.ExecutorRef.attempt:type_name -> weir.v1.AttemptID
+	44, // 1: weir.v1.ExecutorRef.attempt:type_name -> weir.v1.AttemptID
 	3,  // 2: weir.v1.ExecutorExited.executor:type_name -> weir.v1.ExecutorRef
 	1,  // 3: weir.v1.ExecutorExited.kind:type_name -> weir.v1.FailureKind
 	6,  // 4: weir.v1.LogLines.lines:type_name -> weir.v1.LogLine
@@ -3309,9 +3590,9 @@ var file_weir_v1_control_proto_depIdxs = []int32{
 	7,  // 10: weir.v1.TaskManagerReport.executor_started:type_name -> weir.v1.ExecutorStarted
 	10, // 11: weir.v1.TaskManagerReport.chunk:type_name -> weir.v1.Chunk
 	3,  // 12: weir.v1.LaunchExecutor.executor:type_name -> weir.v1.ExecutorRef
-	38, // 13: weir.v1.LaunchExecutor.environment:type_name -> weir.v1.LaunchExecutor.EnvironmentEntry
-	39, // 14: weir.v1.LaunchExecutor.config:type_name -> weir.v1.LaunchExecutor.ConfigEntry
-	41, // 15: weir.v1.LaunchExecutor.graph:type_name -> weir.v1.JobGraph
+	42, // 13: weir.v1.LaunchExecutor.environment:type_name -> weir.v1.LaunchExecutor.EnvironmentEntry
+	43, // 14: weir.v1.LaunchExecutor.config:type_name -> weir.v1.LaunchExecutor.ConfigEntry
+	45, // 15: weir.v1.LaunchExecutor.graph:type_name -> weir.v1.JobGraph
 	3,  // 16: weir.v1.StopExecutor.executor:type_name -> weir.v1.ExecutorRef
 	11, // 17: weir.v1.TaskManagerCommand.accepted:type_name -> weir.v1.HelloAccepted
 	12, // 18: weir.v1.TaskManagerCommand.refused:type_name -> weir.v1.HelloRefused
@@ -3325,11 +3606,11 @@ var file_weir_v1_control_proto_depIdxs = []int32{
 	18, // 26: weir.v1.TaskStatusChanged.subtask:type_name -> weir.v1.SubtaskRef
 	0,  // 27: weir.v1.TaskStatusChanged.status:type_name -> weir.v1.TaskStatus
 	19, // 28: weir.v1.TaskStatusChanged.failure:type_name -> weir.v1.Failure
-	42, // 29: weir.v1.CheckpointAcked.state:type_name -> weir.v1.SubtaskState
+	46, // 29: weir.v1.CheckpointAcked.state:type_name -> weir.v1.SubtaskState
 	18, // 30: weir.v1.CheckpointDeclined.subtask:type_name -> weir.v1.SubtaskRef
 	18, // 31: weir.v1.CommitAcked.subtask:type_name -> weir.v1.SubtaskRef
 	18, // 32: weir.v1.SplitsDiscovered.subtask:type_name -> weir.v1.SubtaskRef
-	43, // 33: weir.v1.SplitsDiscovered.splits:type_name -> weir.v1.Split
+	47, // 33: weir.v1.SplitsDiscovered.splits:type_name -> weir.v1.Split
 	18, // 34: weir.v1.SubtaskMetrics.subtask:type_name -> weir.v1.SubtaskRef
 	25, // 35: weir.v1.ExecutorHeartbeat.metrics:type_name -> weir.v1.SubtaskMetrics
 	17, // 36: weir.v1.ExecutorReport.hello:type_name -> weir.v1.ExecutorHello
@@ -3343,29 +3624,35 @@ var file_weir_v1_control_proto_depIdxs = []int32{
 	10, // 44: weir.v1.ExecutorReport.chunk:type_name -> weir.v1.Chunk
 	18, // 45: weir.v1.SubtaskPlacement.subtask:type_name -> weir.v1.SubtaskRef
 	18, // 46: weir.v1.TaskDeployment.subtask:type_name -> weir.v1.SubtaskRef
-	44, // 47: weir.v1.TaskDeployment.restore:type_name -> weir.v1.OperatorSubtaskState
-	34, // 48: weir.v1.TaskDeployment.splits:type_name -> weir.v1.AssignSplits
-	28, // 49: weir.v1.DeployTasks.peers:type_name -> weir.v1.Peer
-	29, // 50: weir.v1.DeployTasks.placements:type_name -> weir.v1.SubtaskPlacement
-	30, // 51: weir.v1.DeployTasks.tasks:type_name -> weir.v1.TaskDeployment
-	18, // 52: weir.v1.TriggerCheckpoint.subtasks:type_name -> weir.v1.SubtaskRef
-	18, // 53: weir.v1.AssignSplits.subtask:type_name -> weir.v1.SubtaskRef
-	43, // 54: weir.v1.AssignSplits.splits:type_name -> weir.v1.Split
-	11, // 55: weir.v1.ExecutorCommand.accepted:type_name -> weir.v1.HelloAccepted
-	12, // 56: weir.v1.ExecutorCommand.refused:type_name -> weir.v1.HelloRefused
-	9,  // 57: weir.v1.ExecutorCommand.heartbeat:type_name -> weir.v1.Heartbeat
-	31, // 58: weir.v1.ExecutorCommand.deploy:type_name -> weir.v1.DeployTasks
-	32, // 59: weir.v1.ExecutorCommand.trigger:type_name -> weir.v1.TriggerCheckpoint
-	33, // 60: weir.v1.ExecutorCommand.notify:type_name -> weir.v1.NotifyCheckpoint
-	34, // 61: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
-	35, // 62: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
-	36, // 63: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
-	10, // 64: weir.v1.ExecutorCommand.chunk:type_name -> weir.v1.Chunk
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	48, // 47: weir.v1.TaskDeployment.restore:type_name -> weir.v1.OperatorSubtaskState
+	37, // 48: weir.v1.TaskDeployment.splits:type_name -> weir.v1.AssignSplits
+	31, // 49: weir.v1.TaskDeployment.in_flight:type_name -> weir.v1.RestoredInFlight
+	33, // 50: weir.v1.TaskDeployment.watermarks:type_name -> weir.v1.RestoredWatermark
+	49, // 51: weir.v1.RestoredInFlight.handle:type_name -> weir.v1.StateHandle
+	32, // 52: weir.v1.RestoredInFlight.parts:type_name -> weir.v1.RestoredPart
+	28, // 53: weir.v1.DeployTasks.peers:type_name -> weir.v1.Peer
+	29, // 54: weir.v1.DeployTasks.placements:type_name -> weir.v1.SubtaskPlacement
+	30, // 55: weir.v1.DeployTasks.tasks:type_name -> weir.v1.TaskDeployment
+	18, // 56: weir.v1.TriggerCheckpoint.subtasks:type_name -> weir.v1.SubtaskRef
+	18, // 57: weir.v1.AssignSplits.subtask:type_name -> weir.v1.SubtaskRef
+	47, // 58: weir.v1.AssignSplits.splits:type_name -> weir.v1.Split
+	18, // 59: weir.v1.EndLoops.subtasks:type_name -> weir.v1.SubtaskRef
+	11, // 60: weir.v1.ExecutorCommand.accepted:type_name -> weir.v1.HelloAccepted
+	12, // 61: weir.v1.ExecutorCommand.refused:type_name -> weir.v1.HelloRefused
+	9,  // 62: weir.v1.ExecutorCommand.heartbeat:type_name -> weir.v1.Heartbeat
+	34, // 63: weir.v1.ExecutorCommand.deploy:type_name -> weir.v1.DeployTasks
+	35, // 64: weir.v1.ExecutorCommand.trigger:type_name -> weir.v1.TriggerCheckpoint
+	36, // 65: weir.v1.ExecutorCommand.notify:type_name -> weir.v1.NotifyCheckpoint
+	37, // 66: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
+	39, // 67: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
+	40, // 68: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
+	38, // 69: weir.v1.ExecutorCommand.end_loops:type_name -> weir.v1.EndLoops
+	10, // 70: weir.v1.ExecutorCommand.chunk:type_name -> weir.v1.Chunk
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_control_proto_init() }
@@ -3403,7 +3690,7 @@ func file_weir_v1_control_proto_init() {
 		(*ExecutorReport_Failure)(nil),
 		(*ExecutorReport_Chunk)(nil),
 	}
-	file_weir_v1_control_proto_msgTypes[35].OneofWrappers = []any{
+	file_weir_v1_control_proto_msgTypes[39].OneofWrappers = []any{
 		(*ExecutorCommand_Accepted)(nil),
 		(*ExecutorCommand_Refused)(nil),
 		(*ExecutorCommand_Heartbeat)(nil),
@@ -3413,6 +3700,7 @@ func file_weir_v1_control_proto_init() {
 		(*ExecutorCommand_AssignSplits)(nil),
 		(*ExecutorCommand_Finish)(nil),
 		(*ExecutorCommand_Cancel)(nil),
+		(*ExecutorCommand_EndLoops)(nil),
 		(*ExecutorCommand_Chunk)(nil),
 	}
 	type x struct{}
@@ -3421,7 +3709,7 @@ func file_weir_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_control_proto_rawDesc), len(file_weir_v1_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   38,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

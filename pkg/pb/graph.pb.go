@@ -292,6 +292,7 @@ type Edge struct {
 	Input         int32                  `protobuf:"varint,4,opt,name=input,proto3" json:"input,omitempty"`
 	Partitioner   string                 `protobuf:"bytes,5,opt,name=partitioner,proto3" json:"partitioner,omitempty"`
 	Type          string                 `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`
+	Feedback      bool                   `protobuf:"varint,7,opt,name=feedback,proto3" json:"feedback,omitempty"` // closes a loop
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -366,6 +367,13 @@ func (x *Edge) GetType() string {
 		return x.Type
 	}
 	return ""
+}
+
+func (x *Edge) GetFeedback() bool {
+	if x != nil {
+		return x.Feedback
+	}
+	return false
 }
 
 type JobGraph struct {
@@ -606,14 +614,15 @@ const file_weir_v1_graph_proto_rawDesc = "" +
 	"\x05codec\x18\x03 \x01(\tR\x05codec\x12\x16\n" +
 	"\x06schema\x18\x04 \x01(\tR\x06schema\x12\x1d\n" +
 	"\n" +
-	"key_schema\x18\x05 \x01(\tR\tkeySchema\"\x8e\x01\n" +
+	"key_schema\x18\x05 \x01(\tR\tkeySchema\"\xaa\x01\n" +
 	"\x04Edge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\tR\x06output\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\tR\x02to\x12\x14\n" +
 	"\x05input\x18\x04 \x01(\x05R\x05input\x12 \n" +
 	"\vpartitioner\x18\x05 \x01(\tR\vpartitioner\x12\x12\n" +
-	"\x04type\x18\x06 \x01(\tR\x04type\"\xc0\x01\n" +
+	"\x04type\x18\x06 \x01(\tR\x04type\x12\x1a\n" +
+	"\bfeedback\x18\a \x01(\bR\bfeedback\"\xc0\x01\n" +
 	"\bJobGraph\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x0fmax_parallelism\x18\x02 \x01(\x05R\x0emaxParallelism\x12/\n" +

@@ -147,6 +147,15 @@ type SubtaskState struct {
 	// EndOfData is set when the subtask had seen the end of all its inputs:
 	// after a restore its operators' Finish is not called again.
 	EndOfData bool
+	// InFlight are the records that the barrier overtook here, if any.
+	InFlight []InFlight
+	// Emitted has the watermarks of the outgoing edges that records may be in
+	// flight on.
+	Emitted []EmittedWatermark
+	// LoopIsEmpty is set by the head of a loop whose forward inputs have ended,
+	// and which nothing has come round to between its barrier and that barrier's
+	// return.
+	LoopIsEmpty bool
 }
 
 // SubtaskStats is what a subtask measured of its part of a checkpoint, by the
@@ -234,6 +243,11 @@ type CompletedCheckpoint struct {
 	// Savepoints are the completed savepoints of the job that exist beside
 	// this checkpoint: what they need must not be removed from sinks.
 	Savepoints []ids.CheckpointID
+	// InFlight are the records that barriers overtook, by subtask that stored
+	// them; ChannelPart.Edge is a place in Edges, which has all edges of the
+	// graph if records may be in flight on any.
+	InFlight []InFlight
+	Edges    []EdgeState
 }
 
 // EndedSubtask names a subtask by the UID of its chain's head.
@@ -256,6 +270,9 @@ func (c *CompletedCheckpoint) EachHandle(f func(StateHandle)) {
 			st.EachHandle(f)
 		}
 	}
+	for _, in := range c.InFlight {
+		f(in.Handle)
+	}
 }
 
 // EachHandle calls f for every state handle of the operator snapshot.
@@ -272,5 +289,8 @@ func (s OperatorSubtaskState) EachHandle(f func(StateHandle)) {
 func (s SubtaskState) EachHandle(f func(StateHandle)) {
 	for _, op := range s.Operators {
 		op.EachHandle(f)
+	}
+	for _, in := range s.InFlight {
+		f(in.Handle)
 	}
 }

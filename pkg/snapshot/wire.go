@@ -358,6 +358,10 @@ func (s SubtaskState) ToProto() *pb.SubtaskState {
 		Subtask:   SubtaskToProto(s.Subtask),
 		Operators: mapSlice(s.Operators, OperatorSubtaskState.ToProto),
 		EndOfData: s.EndOfData,
+		InFlight:  mapSlice(s.InFlight, InFlight.ToProto),
+		Emitted:   mapSlice(s.Emitted, EmittedWatermark.ToProto),
+
+		LoopIsEmpty: s.LoopIsEmpty,
 	}
 }
 
@@ -371,7 +375,14 @@ func SubtaskStateFromProto(p *pb.SubtaskState) (SubtaskState, error) {
 	if err != nil {
 		return SubtaskState{}, fmt.Errorf("subtask %s: %w", subtask, err)
 	}
-	return SubtaskState{Subtask: subtask, Operators: operators, EndOfData: p.GetEndOfData()}, nil
+	s := SubtaskState{Subtask: subtask, Operators: operators, EndOfData: p.GetEndOfData(), LoopIsEmpty: p.GetLoopIsEmpty()}
+	if s.InFlight, err = mapSliceErr(p.GetInFlight(), InFlightFromProto); err != nil {
+		return SubtaskState{}, fmt.Errorf("subtask %s: %w", subtask, err)
+	}
+	if s.Emitted, err = mapSliceErr(p.GetEmitted(), EmittedWatermarkFromProto); err != nil {
+		return SubtaskState{}, fmt.Errorf("subtask %s: %w", subtask, err)
+	}
+	return s, nil
 }
 
 // ToProto converts the split. The bytes are shared, not copied.
@@ -463,6 +474,8 @@ func (c *CompletedCheckpoint) ToProto() *pb.CompletedCheckpoint {
 		EndOfData:       mapSlice(c.EndOfData, EndedSubtask.ToProto),
 		JobName:         c.JobName,
 		Savepoints:      mapSlice(c.Savepoints, func(id ids.CheckpointID) uint64 { return uint64(id) }),
+		InFlight:        mapSlice(c.InFlight, InFlight.ToProto),
+		Edges:           mapSlice(c.Edges, EdgeState.ToProto),
 	}
 }
 
@@ -497,6 +510,15 @@ func CompletedCheckpointFromProto(p *pb.CompletedCheckpoint) (*CompletedCheckpoi
 		return fail(err)
 	}
 	if c.EndOfData, err = mapSliceErr(p.GetEndOfData(), EndedSubtaskFromProto); err != nil {
+		return fail(err)
+	}
+	if c.Edges, err = mapSliceErr(p.GetEdges(), EdgeStateFromProto); err != nil {
+		return fail(err)
+	}
+	if c.InFlight, err = mapSliceErr(p.GetInFlight(), InFlightFromProto); err != nil {
+		return fail(err)
+	}
+	if err := c.checkInFlight(); err != nil {
 		return fail(err)
 	}
 	return c, nil

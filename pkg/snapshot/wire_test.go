@@ -95,7 +95,31 @@ var (
 				Lists: nilIfEmpty(rapid.SliceOfN(drawList, 0, 2).Draw(t, "lists")),
 			})
 		}
+		s.InFlight = nilIfEmpty(rapid.SliceOfN(drawInFlight, 0, 2).Draw(t, "in flight"))
+		for range rapid.IntRange(0, 2).Draw(t, "emitted") {
+			s.Emitted = append(s.Emitted, EmittedWatermark{
+				Edge: rapid.IntRange(0, 5).Draw(t, "edge"), Watermark: rapid.Int64().Draw(t, "watermark"), Idle: rapid.Bool().Draw(t, "idle"),
+			})
+		}
+		s.LoopIsEmpty = rapid.Bool().Draw(t, "loop is empty")
 		return s
+	})
+
+	// drawInFlight is for edges 0 to 2 with two subtasks at each end.
+	drawInFlight = rapid.Custom(func(t *rapid.T) InFlight {
+		f := InFlight{Handle: drawHandle.Draw(t, "handle")}
+		end := int64(0)
+		for range rapid.IntRange(0, 3).Draw(t, "parts") {
+			p := ChannelPart{
+				Edge: rapid.IntRange(0, 2).Draw(t, "edge"), Producer: rapid.Int32Range(0, 1).Draw(t, "producer"),
+				Consumer: rapid.Int32Range(0, 1).Draw(t, "consumer"), Output: rapid.Bool().Draw(t, "output"),
+			}
+			p.Offset = rapid.Int64Range(end, f.Handle.Size).Draw(t, "offset")
+			p.Length = rapid.Int64Range(0, f.Handle.Size-p.Offset).Draw(t, "length")
+			end = p.Offset + p.Length
+			f.Parts = append(f.Parts, p)
+		}
+		return f
 	})
 )
 
@@ -146,6 +170,11 @@ func soundCheckpoint() *CompletedCheckpoint {
 		Splits:     []SplitList{{UID: "op", Splits: []Split{{Data: []byte("s")}}, Complete: true}},
 		EndOfData:  []EndedSubtask{{UID: "op", Index: 0}},
 		Savepoints: []ids.CheckpointID{1, 2},
+		InFlight: []InFlight{{
+			Handle: StateHandle{Name: "chk-7/1.1-0.0.1", Size: 9},
+			Parts:  []ChannelPart{{Producer: 1, Length: 4}, {Consumer: 2, Output: true, Offset: 4, Length: 5}},
+		}},
+		Edges: []EdgeState{{Name: "op[] -> to[0]", Type: "int", Partitioner: "hash", Producers: 2, Consumers: 3, Watermark: -5, HasWatermark: true}},
 	}
 }
 
@@ -200,6 +229,14 @@ func TestUnsoundMessagesAreRefused(t *testing.T) {
 		"index 0 is -4":               func(p *pb.CompletedCheckpoint) { list(p).Indexes[0] = -4 },
 		"split list":                  func(p *pb.CompletedCheckpoint) { p.Splits[0] = nil },
 		"ended subtask":               func(p *pb.CompletedCheckpoint) { p.EndOfData[0] = nil },
+		"to 10 of a file of 9 bytes":  func(p *pb.CompletedCheckpoint) { p.InFlight[0].Parts[1].Length = 6 },
+		"in flight at 3 to 8":         func(p *pb.CompletedCheckpoint) { p.InFlight[0].Parts[1].Offset = 3 },
+		"in flight: state handle":     func(p *pb.CompletedCheckpoint) { p.InFlight[0].Handle = nil },
+		"channel -1 to 0":             func(p *pb.CompletedCheckpoint) { p.InFlight[0].Parts[0].Producer = -1 },
+		"edge 1 of 1":                 func(p *pb.CompletedCheckpoint) { p.InFlight[0].Parts[0].Edge = 1 },
+		"from subtask 2 to 0":         func(p *pb.CompletedCheckpoint) { p.InFlight[0].Parts[0].Producer = 2 },
+		"edge has no name":            func(p *pb.CompletedCheckpoint) { p.Edges[0].Name = "" },
+		"leads from 0 subtasks":       func(p *pb.CompletedCheckpoint) { p.Edges[0].Producers = 0 },
 		"op has index -2":             func(p *pb.CompletedCheckpoint) { p.EndOfData[0].Index = -2 },
 	} {
 		message := soundCheckpoint().ToProto()

@@ -54,6 +54,9 @@ type edge struct {
 	// newStampedInput is nil for edges whose records carry no timestamp.
 	newStampedInput func(collector any, t *operator.Time) operator.Input
 	newOutput       func(p graph.Partitioner, w *operator.Writer) any
+	// newGrouper is nil for edges that are not partitioned by key.
+	newGrouper func(maxParallelism int) operator.Grouper
+	feedback   bool
 }
 
 // NewEnv starts a job. Programs get theirs from Main; NewEnv is for tests and
@@ -99,11 +102,13 @@ func (e *Env) Build() (*operator.Program, error) {
 		partitioner := x.settledPartitioner()
 		p.Graph.Edges = append(p.Graph.Edges, graph.Edge{
 			From: x.from.UID, Output: x.tag, To: x.to.UID, Input: x.input, Partitioner: partitioner, Type: x.typ,
+			Feedback: x.feedback,
 		})
 		p.Edges = append(p.Edges, &operator.EdgeCode{
 			NewInput:        x.newInput,
 			NewStampedInput: x.newStampedInput,
 			NewOutput:       func(w *operator.Writer) any { return x.newOutput(partitioner, w) },
+			NewGrouper:      x.newGrouper,
 		})
 	}
 	if err := graph.Validate(p.Graph); err != nil {

@@ -26,6 +26,7 @@ type outlet[T any] struct {
 	partitioner graph.Partitioner
 	// byKey makes the output of graph.Hash, of keys with the schema keyType.
 	byKey   func(c codec.Codec[T], w *operator.Writer) Collector[T]
+	groups  func(c codec.Codec[T], maxParallelism int) operator.Grouper
 	keyType string
 }
 
@@ -48,6 +49,9 @@ func (k KeyedStream[K, T]) Stream() Stream[T] {
 		s.outlets[i].keyType = k.encoding.Schema()
 		s.outlets[i].byKey = func(c codec.Codec[T], w *operator.Writer) Collector[T] {
 			return operator.NewHashOutput(c, k.key, k.encoding, w)
+		}
+		s.outlets[i].groups = func(c codec.Codec[T], maxParallelism int) operator.Grouper {
+			return operator.NewGrouper(c, k.key, k.encoding, maxParallelism)
 		}
 	}
 	return s
@@ -161,7 +165,8 @@ func connect[T any](in Stream[T], n *node, input int) {
 			n.KeyType = o.keyType
 		}
 	}
-	connectBy(in, n, input, func(p graph.Partitioner, o outlet[T], w *operator.Writer) Collector[T] {
+	groups := func(o outlet[T]) func(codec.Codec[T], int) operator.Grouper { return o.groups }
+	connectBy(in, n, input, groups, func(p graph.Partitioner, o outlet[T], w *operator.Writer) Collector[T] {
 		switch p {
 		case graph.Rebalance:
 			return operator.NewRebalanceOutput(o.codec, w)
@@ -180,12 +185,20 @@ func connectKeyed[K comparable, T any](in KeyedStream[K, T], n *node, input int)
 	if in.encoding != nil {
 		n.KeyType = in.encoding.Schema()
 	}
-	connectBy(in.stream, n, input, func(_ graph.Partitioner, o outlet[T], w *operator.Writer) Collector[T] {
+	groups := func(outlet[T]) func(codec.Codec[T], int) operator.Grouper {
+		return func(c codec.Codec[T], maxParallelism int) operator.Grouper {
+			return operator.NewGrouper(c, in.key, in.encoding, maxParallelism)
+		}
+	}
+	connectBy(in.stream, n, input, groups, func(_ graph.Partitioner, o outlet[T], w *operator.Writer) Collector[T] {
 		return operator.NewHashOutput(o.codec, in.key, in.encoding, w)
 	})
 }
 
-func connectBy[T any](in Stream[T], n *node, input int, newOutput func(graph.Partitioner, outlet[T], *operator.Writer) Collector[T]) {
+// connectBy leads a stream into an input gate of n. groups tells whose the
+// records of an outlet are, by their codec on the edge; nil if no key decides that.
+func connectBy[T any](in Stream[T], n *node, input int, groups func(outlet[T]) func(codec.Codec[T], int) operator.Grouper,
+	newOutput func(graph.Partitioner, outlet[T], *operator.Writer) Collector[T]) {
 	for _, o := range in.outlets {
 		x := &edge{from: o.node, to: n, tag: o.tag, input: input, partitioner: o.partitioner}
 		if o.codec != nil { // else the mistake is kept already
@@ -197,6 +210,10 @@ func connectBy[T any](in Stream[T], n *node, input int, newOutput func(graph.Par
 		x.newOutput = func(p graph.Partitioner, w *operator.Writer) any {
 			return newOutput(p, o, w)
 		}
+		grouped := groups(o)
+		if grouped != nil {
+			x.newGrouper = func(maxParallelism int) operator.Grouper { return grouped(o.codec, maxParallelism) }
+		}
 		if o.node.stamped && o.codec != nil {
 			n.stamped = true
 			x.typ = typeOf(operator.Stamped(o.codec, nil))
@@ -207,6 +224,11 @@ func connectBy[T any](in Stream[T], n *node, input int, newOutput func(graph.Par
 				to := o
 				to.codec = operator.Stamped(o.codec, w.Time)
 				return newOutput(p, to, w)
+			}
+			if grouped != nil {
+				x.newGrouper = func(maxParallelism int) operator.Grouper {
+					return grouped(operator.Stamped(o.codec, &operator.Time{}), maxParallelism)
+				}
 			}
 		}
 		in.env.edges = append(in.env.edges, x)

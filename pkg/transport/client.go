@@ -246,6 +246,11 @@ func (j *JobManager) Savepoint(ctx context.Context, r *pb.SavepointRequest) (*pb
 	return call(ctx, j, r, j.client.Savepoint)
 }
 
+// CheckpointJob takes a checkpoint and returns when it is published.
+func (j *JobManager) CheckpointJob(ctx context.Context, r *pb.CheckpointJobRequest) (*pb.CheckpointJobResponse, error) {
+	return call(ctx, j, r, j.client.CheckpointJob)
+}
+
 // ListCheckpoints lists the latest checkpoints of a job.
 func (j *JobManager) ListCheckpoints(ctx context.Context, r *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {
 	return call(ctx, j, r, j.client.ListCheckpoints)

@@ -45,6 +45,8 @@ type ClientHandler interface {
 	JobStatus(ctx context.Context, r *pb.JobStatusRequest) (*pb.JobStatusResponse, error)
 	CancelJob(ctx context.Context, r *pb.CancelJobRequest) (*pb.CancelJobResponse, error)
 	Savepoint(ctx context.Context, r *pb.SavepointRequest) (*pb.SavepointResponse, error)
+	// CheckpointJob takes a checkpoint now and waits until it is published.
+	CheckpointJob(ctx context.Context, r *pb.CheckpointJobRequest) (*pb.CheckpointJobResponse, error)
 	ListCheckpoints(ctx context.Context, r *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error)
 	ListTaskManagers(ctx context.Context, r *pb.ListTaskManagersRequest) (*pb.ListTaskManagersResponse, error)
 	// Logs sends lines until there are none, or with Follow until ctx ends.

@@ -80,6 +80,11 @@ func (c *clientServer) Savepoint(ctx context.Context, r *pb.SavepointRequest) (*
 	return answer(c.handler.Savepoint(ctx, r))
 }
 
+// CheckpointJob implements rpc.JobManagerClientServer.
+func (c *clientServer) CheckpointJob(ctx context.Context, r *pb.CheckpointJobRequest) (*pb.CheckpointJobResponse, error) {
+	return answer(c.handler.CheckpointJob(ctx, r))
+}
+
 // ListCheckpoints implements rpc.JobManagerClientServer.
 func (c *clientServer) ListCheckpoints(ctx context.Context, r *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {
 	return answer(c.handler.ListCheckpoints(ctx, r))

@@ -281,6 +281,8 @@ func (d *Driver) carryOut(ctx context.Context, effect coordinator.Effect) (End, 
 		cluster.Send(e.Executor, &pb.ExecutorCommand{Kind: &pb.ExecutorCommand_AssignSplits{AssignSplits: assignmentToProto(e.Assignment)}})
 	case coordinator.TriggerCheckpoint:
 		cluster.Send(e.Executor, triggerCommand(e))
+	case coordinator.EndLoops:
+		cluster.Send(e.Executor, endLoopsCommand(e))
 	case coordinator.NotifyComplete:
 		cluster.Send(e.Executor, notifyCommand(e.Checkpoint, false, ""))
 	case coordinator.NotifyAborted:

@@ -615,6 +615,8 @@ func TestRequestsAreAnsweredOnceAndFailWithTheJob(t *testing.T) {
 					return nil
 				}
 				return []coordinator.Effect{coordinator.Answer{Request: e.Request, Path: e.Dir + "/savepoint", Error: "uncommitted"}}
+			case coordinator.CheckpointRequested:
+				return []coordinator.Effect{coordinator.Answer{Request: e.Request, Checkpoint: 7, Path: "chk-7"}}
 			case coordinator.CancelRequested:
 				return []coordinator.Effect{
 					coordinator.Answer{Request: e.Request, Status: coordinator.CanceledStatus},
@@ -624,18 +626,21 @@ func TestRequestsAreAnsweredOnceAndFailWithTheJob(t *testing.T) {
 			return nil
 		}}
 		d := w.start(m, &cluster{})
-		answer, err := d.Savepoint(t.Context(), "dir", true)
+		answer, err := d.Savepoint(t.Context(), coordinator.SavepointRequested{Dir: "dir", Stop: true})
 		if err == nil || err.Error() != "uncommitted" || answer.Path != "dir/savepoint" {
 			t.Errorf("savepoint: %v, %v", answer, err)
 		}
+		if answer, err = d.Checkpoint(t.Context()); err != nil || answer.Checkpoint != 7 || answer.Path != "chk-7" {
+			t.Errorf("checkpoint: %v, %v", answer, err)
+		}
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := d.Savepoint(impatient, "never", false); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := d.Savepoint(impatient, coordinator.SavepointRequested{Dir: "never"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("savepoint that nobody waits for any more: %v", err)
 		}
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := d.Savepoint(t.Context(), "never", false)
+			_, err := d.Savepoint(t.Context(), coordinator.SavepointRequested{Dir: "never"})
 			waiting <- err
 		}()
 		synctest.Wait()

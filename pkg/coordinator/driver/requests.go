@@ -75,13 +75,21 @@ func (r *requests) failAll(err error) {
 	clear(r.mu.waiting)
 }
 
-// Savepoint takes a savepoint below dir, and with stop ends the job. It waits
-// for as long as that takes, with stop until all commits are done. When ctx
-// ends it returns, but the savepoint goes on. The answer's Path is set, even
-// beside an error, when the savepoint was completed.
-func (d *Driver) Savepoint(ctx context.Context, dir string, stop bool) (coordinator.Answer, error) {
+// Savepoint takes the savepoint of the request, whose ID it sets, and with
+// Stop ends the job. It waits for as long as that takes, with Stop until all
+// commits are done. When ctx ends it returns, but the savepoint goes on. The
+// answer's Path is set, even beside an error, when the savepoint was completed.
+func (d *Driver) Savepoint(ctx context.Context, request coordinator.SavepointRequested) (coordinator.Answer, error) {
 	return d.request(ctx, func(id coordinator.RequestID) coordinator.Event {
-		return coordinator.SavepointRequested{Request: id, Dir: dir, Stop: stop}
+		request.Request = id
+		return request
+	})
+}
+
+// Checkpoint takes a checkpoint now and waits until it is published.
+func (d *Driver) Checkpoint(ctx context.Context) (coordinator.Answer, error) {
+	return d.request(ctx, func(id coordinator.RequestID) coordinator.Event {
+		return coordinator.CheckpointRequested{Request: id}
 	})
 }
 

@@ -67,6 +67,8 @@ func taskStatusEvent(attempt ids.AttemptID, p *pb.TaskStatusChanged) (coordinato
 		event.Status = coordinator.Initializing
 	case pb.TaskStatus_TASK_STATUS_RUNNING:
 		event.Status = coordinator.Running
+	case pb.TaskStatus_TASK_STATUS_INPUT_ENDED:
+		event.Status = coordinator.RunningInputEnded
 	case pb.TaskStatus_TASK_STATUS_END_OF_DATA:
 		event.Status = coordinator.RunningEndOfData
 	case pb.TaskStatus_TASK_STATUS_FINISHED:
@@ -179,6 +181,12 @@ func deployCommand(e coordinator.DeployTasks, checkpointDir string, defaultParal
 		for _, assignment := range task.Splits {
 			deployment.Splits = append(deployment.Splits, assignmentToProto(assignment))
 		}
+		for _, in := range task.InFlight {
+			deployment.InFlight = append(deployment.InFlight, inFlightToProto(in))
+		}
+		for _, w := range task.Watermarks {
+			deployment.Watermarks = append(deployment.Watermarks, &pb.RestoredWatermark{Edge: int32(w.Edge), Watermark: w.Watermark})
+		}
 		deploy.Tasks = append(deploy.Tasks, deployment)
 	}
 	return &pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Deploy{Deploy: deploy}}
@@ -193,6 +201,22 @@ func assignmentToProto(a coordinator.SplitAssignment) *pb.AssignSplits {
 		p.Splits = append(p.Splits, split.ToProto())
 	}
 	return p
+}
+
+func inFlightToProto(in coordinator.RestoredInFlight) *pb.RestoredInFlight {
+	p := &pb.RestoredInFlight{Handle: in.Handle.ToProto()}
+	for _, part := range in.Parts {
+		p.Parts = append(p.Parts, &pb.RestoredPart{Channel: int32(part.Channel), Offset: part.Offset, Length: part.Length, Rekey: part.Rekey})
+	}
+	return p
+}
+
+func endLoopsCommand(e coordinator.EndLoops) *pb.ExecutorCommand {
+	end := &pb.EndLoops{}
+	for _, subtask := range e.Subtasks {
+		end.Subtasks = append(end.Subtasks, refOfSubtask(subtask))
+	}
+	return &pb.ExecutorCommand{Kind: &pb.ExecutorCommand_EndLoops{EndLoops: end}}
 }
 
 func triggerCommand(e coordinator.TriggerCheckpoint) *pb.ExecutorCommand {

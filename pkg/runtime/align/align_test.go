@@ -2,6 +2,7 @@ package align_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,9 +26,21 @@ func TestAlignScripts(t *testing.T) {
 			var actions []align.Action
 			switch d.Cmd {
 			case "new":
-				a = align.New(ch)
+				kinds := slices.Repeat([]align.ChannelKind{align.Overtakable}, ch)
+				if d.HasArg("kinds") {
+					var names string
+					d.ScanArgs(t, "kinds", &names)
+					for _, name := range names {
+						kinds = append(kinds, map[rune]align.ChannelKind{'o': align.Overtakable, 'i': align.InOrder, 'f': align.Feedback}[name])
+					}
+				}
+				a = align.New(kinds)
+			case "arrive":
+				actions = a.Arrived(ch, barrierOf(t, d, n))
 			case "barrier":
-				actions = a.Barrier(ch, element.Barrier{Checkpoint: ids.CheckpointID(n)})
+				actions = a.Barrier(ch, barrierOf(t, d, n))
+			case "timeout":
+				actions = a.Timeout(ids.CheckpointID(n))
 			case "cancel":
 				actions = a.CancelMarker(ch, ids.CheckpointID(n))
 			case "abort":
@@ -46,6 +59,19 @@ func TestAlignScripts(t *testing.T) {
 	})
 }
 
+// barrierOf is the barrier that a line of a script names.
+func barrierOf(t *testing.T, d *datadriven.TestData, n int) element.Barrier {
+	b := element.Barrier{Checkpoint: ids.CheckpointID(n)}
+	switch {
+	case d.HasArg("unaligned"):
+		b.Alignment = element.Unaligned
+	case d.HasArg("at-least-once"):
+		b.Alignment = element.AtLeastOnce
+	}
+	d.MaybeScanArgs(t, "timeout", &b.AlignedTimeout)
+	return b
+}
+
 // TestI5BlockedUntilAlignmentEnds feeds random but possible histories and
 // checks the aligner against a model: a snapshot is taken exactly when every
 // channel has delivered its barrier, at a point where no channel has
@@ -55,7 +81,7 @@ func TestI5BlockedUntilAlignmentEnds(t *testing.T) {
 		channels := rapid.IntRange(1, 5).Draw(t, "channels")
 		checkpoints := rapid.IntRange(1, 6).Draw(t, "checkpoints")
 		aborted := map[ids.CheckpointID]bool{}
-		a := align.New(channels)
+		a := align.New(slices.Repeat([]align.ChannelKind{align.Overtakable}, channels))
 		next := make([]int, channels) // barriers delivered so far
 		blocked := make([]bool, channels)
 		var taken []ids.CheckpointID

@@ -286,7 +286,7 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		RestoredCheckpoint: ids.CheckpointID(m.GetRestoredCheckpoint()), RestoreBase: m.GetRestoreBase(),
 		Suspended: m.GetSuspended(), Store: store, CheckpointDir: m.GetCheckpointDir(),
 		InlineBytesMax: int(config.CheckpointInlineThreshold.Get(e.config)),
-		CreditBytes:    endpoint.CreditBytes(), Backend: e.backend, Now: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
+		CreditBytes:    endpoint.CreditBytes(), Backend: e.backend, Now: time.Now, Clock: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
 		Incremental: config.CheckpointIncremental.Get(e.config), Each: e.transfers.Each, FileReaders: fileReaders(),
 	}
 	if e.spec.Dir != "" {
@@ -355,7 +355,7 @@ func (e *Executor) report(id ids.SubtaskID, r subtask.Report) {
 			e.mu.Lock()
 			e.mu.ended++
 			e.mu.Unlock()
-		case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningEndOfData:
+		case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningInputEnded, coordinator.RunningEndOfData:
 		}
 	}
 	e.reports.send(fitting(id, r, transport.SessionMessageBytesMax))

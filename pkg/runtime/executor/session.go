@@ -251,6 +251,12 @@ func (c *conversation) handle(m *pb.ExecutorCommand) error {
 		if t := c.task(kind.AssignSplits.GetSubtask()); t != nil {
 			t.AssignSplits(assignment)
 		}
+	case *pb.ExecutorCommand_EndLoops:
+		for _, ref := range kind.EndLoops.GetSubtasks() {
+			if t := c.task(ref); t != nil {
+				t.EndLoop()
+			}
+		}
 	case *pb.ExecutorCommand_Finish:
 		// Nothing is left to count: these counters are what remains of the job,
 		// and one that is over within a heartbeat interval has sent no others.

@@ -61,6 +61,22 @@ func deploymentFromProto(p *pb.TaskDeployment) (coordinator.TaskDeployment, erro
 		}
 		d.Splits = append(d.Splits, a)
 	}
+	for _, in := range p.GetInFlight() {
+		h, err := snapshot.StateHandleFromProto(in.GetHandle())
+		if err != nil {
+			return coordinator.TaskDeployment{}, fmt.Errorf("records in flight to subtask %s: %w", d.Subtask, err)
+		}
+		r := coordinator.RestoredInFlight{Handle: h}
+		for _, part := range in.GetParts() {
+			r.Parts = append(r.Parts, coordinator.RestoredPart{
+				Channel: int(part.GetChannel()), Offset: part.GetOffset(), Length: part.GetLength(), Rekey: part.GetRekey(),
+			})
+		}
+		d.InFlight = append(d.InFlight, r)
+	}
+	for _, w := range p.GetWatermarks() {
+		d.Watermarks = append(d.Watermarks, coordinator.RestoredWatermark{Edge: int(w.GetEdge()), Watermark: w.GetWatermark()})
+	}
 	return d, nil
 }
 
@@ -132,6 +148,8 @@ func statusToProto(s coordinator.TaskStatus) pb.TaskStatus {
 		return pb.TaskStatus_TASK_STATUS_INITIALIZING
 	case coordinator.Running:
 		return pb.TaskStatus_TASK_STATUS_RUNNING
+	case coordinator.RunningInputEnded:
+		return pb.TaskStatus_TASK_STATUS_INPUT_ENDED
 	case coordinator.RunningEndOfData:
 		return pb.TaskStatus_TASK_STATUS_END_OF_DATA
 	case coordinator.Finished:

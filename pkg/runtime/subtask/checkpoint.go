@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
@@ -24,10 +25,17 @@ func (s *Subtask) act(actions []align.Action) {
 		case align.Block:
 			s.in.block(a.Channel)
 		case align.Release:
-			s.in.release()
+			s.in.release(s.aligner.IsBlocked)
+		case align.Arm:
+			// A newer one takes the place of one that has waited for longer: only
+			// one at a time may overtake.
+			s.snapshot.armed, s.snapshot.deadline = a.Barrier.Checkpoint, s.chain.Time.Now+a.Barrier.AlignedTimeout
 		case align.Snapshot:
-			s.take(a.Barrier)
+			s.take(a)
+		case align.Collected:
+			s.collected(a.Barrier.Checkpoint)
 		case align.Abandon:
+			s.giveUp(a.Barrier.Checkpoint)
 			s.out.broadcast(element.CancelFrame(a.Barrier.Checkpoint))
 			if a.Reason != align.Aborted {
 				s.host.Report(DeclineReport{Checkpoint: a.Barrier.Checkpoint, Reason: fmt.Sprintf("alignment given up: %s", a.Reason)})
@@ -37,16 +45,19 @@ func (s *Subtask) act(actions []align.Action) {
 }
 
 // take is the synchronous part of a snapshot: the barrier goes on to every
-// output behind what was emitted before it, the operators freeze, and writing
-// is left to the snapshot lane.
-func (s *Subtask) take(b element.Barrier) {
-	s.out.broadcast(element.BarrierFrame(b))
-	if b.Stop && s.isSource {
-		s.paused, s.pausedFor = true, b.Checkpoint
-	}
+// output, behind what was emitted before it or in front of what waits for
+// credit; the operators freeze; and writing is left to the snapshot lane.
+func (s *Subtask) take(a align.Action) {
+	b := a.Barrier
 	t := &taken{
 		barrier: b, endOfData: s.endedState(), frozen: make([]operator.Frozen, len(s.chain.Operators)),
-		watermarks: s.time.stored(), base: s.files.begin(b.Base),
+		watermarks: s.time.stored(), emitted: s.emitted(b), inputEnded: s.loop.inputEnded, base: s.files.begin(b.Base),
+		flight: s.beginFlight(a),
+	}
+	began := s.measureTaken(t)
+	s.out.barrier(s.passedOn(b), t.flight)
+	if b.Stop && s.isSource {
+		s.paused, s.pausedFor = true, b.Checkpoint
 	}
 	for i := range s.chain.Operators {
 		op := &s.chain.Operators[i]
@@ -58,8 +69,36 @@ func (s *Subtask) take(b element.Barrier) {
 		}
 		t.frozen[i] = f
 	}
+	if s.snapshot.armed == b.Checkpoint {
+		s.snapshot.armed = 0
+	}
+	s.measureSync(t, began)
 	s.snapshot.queue = append(s.snapshot.queue, t)
+	s.snapshot.open = append(s.snapshot.open, t)
+	if t.flight != nil {
+		s.checkFlight(t)
+	}
 	s.writeNext()
+}
+
+// passedOn is the barrier as the next subtasks get it: with what is left of its
+// timeout, so that it does not begin anew in each.
+func (s *Subtask) passedOn(b element.Barrier) element.Barrier {
+	if b.Alignment == element.Aligned && b.AlignedTimeout > 0 && s.snapshot.armed == b.Checkpoint {
+		b.AlignedTimeout = max(1, s.snapshot.deadline-s.chain.Time.Now)
+	}
+	return b
+}
+
+// collected follows the arrival of the last barrier.
+func (s *Subtask) collected(id ids.CheckpointID) {
+	for _, t := range s.snapshot.open {
+		if t.barrier.Checkpoint == id && t.flight != nil {
+			t.flight.collecting = false
+			s.flightChanged(t)
+			return
+		}
+	}
 }
 
 // taken is a snapshot between freeze and acknowledgement.
@@ -72,9 +111,29 @@ type taken struct {
 	watermarks [][]byte
 	// base is what of its files the barrier's base has already.
 	base fileMap
+	// flight is what it has of the records in flight; nil for nothing. emitted are
+	// the watermarks that go with it.
+	flight  *flight
+	emitted []snapshot.EmittedWatermark
+	// inputEnded: the forward inputs of a loop's head had ended.
+	inputEnded bool
+	// written is the state of the operators once it is stored, by writer, with
+	// files; nil before.
+	written *snapshot.SubtaskState
+	writer  *snapshotWriter
+	// declined, given up: nobody waits for it any more.
+	declined, givenUp bool
+	stats             snapshot.SubtaskStats
+	measured          measured
 }
 
 func (t *taken) release() {
+	t.releaseState()
+	t.flight.release()
+}
+
+// releaseState gives the frozen state back, which was written or never will be.
+func (t *taken) releaseState() {
 	for i, f := range t.frozen {
 		if f != nil {
 			f.Release()
@@ -90,6 +149,17 @@ func (t *taken) release() {
 type snapshots struct {
 	queue   []*taken
 	writing bool
+	// open are those that are not acknowledged, in order: the coordinator has as
+	// many under way.
+	open []*taken
+	// armed is the checkpoint whose alignment becomes unaligned at the deadline,
+	// in milliseconds; 0 for none.
+	armed    ids.CheckpointID
+	deadline int64
+	// begun is the newest checkpoint that a barrier has come of, and when.
+	begun     ids.CheckpointID
+	beganAt   time.Time
+	beganWith int64 // bytes processed until then
 	// givenUp are checkpoints that were aborted before their trigger came. The
 	// coordinator has few under way, so more need not be remembered.
 	givenUp []ids.CheckpointID
@@ -127,19 +197,38 @@ func (q *snapshots) drop() {
 	for _, t := range q.queue {
 		t.release()
 	}
-	q.queue = nil
+	for _, t := range q.open {
+		t.flight.release()
+	}
+	q.queue, q.open, q.armed = nil, nil, 0
 }
 
-// writeNext hands the oldest frozen snapshot to the snapshot lane.
+// writeNext hands the oldest frozen snapshot to the snapshot lane, or what the
+// oldest whole one has in flight.
 func (s *Subtask) writeNext() {
 	q := &s.snapshot
-	if q.writing || len(q.queue) == 0 || s.isOver() {
+	if q.writing || s.isOver() {
 		return
 	}
-	t := q.queue[0]
-	q.queue = slices.Delete(q.queue, 0, 1)
+	if len(q.queue) > 0 {
+		t := q.queue[0]
+		q.queue = slices.Delete(q.queue, 0, 1)
+		s.writeState(t)
+		return
+	}
+	for _, t := range q.open {
+		if t.written != nil && t.flight != nil && !t.flight.written && t.flight.isWhole() {
+			s.writeFlight(t)
+			return
+		}
+	}
+}
+
+func (s *Subtask) writeState(t *taken) {
+	q := &s.snapshot
 	q.writing = true
 	w := &snapshotWriter{cfg: &s.cfg, id: s.id, barrier: t.barrier, base: t.base}
+	t.writer = w
 	if !t.barrier.Savepoint {
 		w.local = &s.local // what a savepoint has is elsewhere, and whole
 	}
@@ -147,32 +236,113 @@ func (s *Subtask) writeNext() {
 	s.host.Go(Work{Lane: SnapshotLane, Name: fmt.Sprintf("snapshot %d", t.barrier.Checkpoint), Run: func(ctx context.Context) Done {
 		s.local.prune(published, givenUp)
 		state, err := w.writeAll(ctx, s.chain.Operators, t)
-		t.release()
+		t.releaseState()
 		localErr := s.local.takeErr()
 		return func() {
+			q.writing = false
 			if localErr != nil && !s.isOver() {
 				s.host.Report(LocalCopyReport{Checkpoint: t.barrier.Checkpoint, Err: localErr})
 			}
-			s.written(t, w.files, state, err)
+			t.written = &state
+			s.wrote(t, err)
 		}
 	}})
 }
 
-func (s *Subtask) written(t *taken, files fileMap, state snapshot.SubtaskState, err error) {
-	s.snapshot.writing = false
+// writeFlight stores what a snapshot has in flight, all of which has come.
+func (s *Subtask) writeFlight(t *taken) {
+	q := &s.snapshot
+	q.writing = true
+	f, w := t.flight, t.writer
+	f.writing = true
+	s.host.Go(Work{Lane: SnapshotLane, Name: fmt.Sprintf("records in flight of snapshot %d", t.barrier.Checkpoint), Run: func(ctx context.Context) Done {
+		parts, err := w.writeFlight(ctx, f, s.in.channels)
+		if err != nil {
+			err = w.discard(ctx, *t.written, err)
+		}
+		return func() {
+			q.writing = false
+			f.writing, f.written, f.parts = false, true, parts
+			s.wrote(t, err)
+		}
+	}})
+}
+
+// wrote goes on with a snapshot of which something was stored, or not.
+func (s *Subtask) wrote(t *taken, err error) {
 	if s.isOver() {
+		t.flight.release()
 		s.abortNext()
 		return
 	}
 	if err != nil {
-		s.host.Report(DeclineReport{Checkpoint: t.barrier.Checkpoint, Reason: err.Error()})
-	} else {
-		if !s.snapshot.isGivenUp(t.barrier.Checkpoint) {
-			s.files.put(t.barrier.Checkpoint, files)
+		if !t.declined {
+			s.host.Report(DeclineReport{Checkpoint: t.barrier.Checkpoint, Reason: err.Error()})
 		}
-		s.host.Report(AckReport{Checkpoint: t.barrier.Checkpoint, State: state})
+		s.forgetOpen(t)
+	} else {
+		s.acknowledge(t)
 	}
 	s.writeNext()
+}
+
+// acknowledge tells the coordinator of a snapshot that is whole and stored (I3),
+// or of what was stored of one that was given up, for it to delete.
+func (s *Subtask) acknowledge(t *taken) {
+	f := t.flight
+	if t.written == nil || !t.givenUp && !f.isWhole() {
+		return
+	}
+	if f != nil && f.isEmpty() {
+		f.written = true
+	}
+	if f != nil && !f.written {
+		return // it will be stored, or is being
+	}
+	id := t.barrier.Checkpoint
+	state := *t.written
+	state.Emitted = t.emitted
+	if f != nil {
+		state.InFlight = f.parts
+		state.LoopIsEmpty = t.inputEnded && !f.looped && !t.givenUp
+	}
+	if !s.snapshot.isGivenUp(id) && !t.givenUp {
+		s.files.put(id, t.writer.files)
+	}
+	s.forgetOpen(t)
+	s.host.Report(AckReport{Checkpoint: id, State: state, Stats: s.measuredStats(t)})
+}
+
+// forgetOpen takes a snapshot off those that are open.
+func (s *Subtask) forgetOpen(t *taken) {
+	t.flight.release()
+	q := &s.snapshot
+	q.open = slices.DeleteFunc(q.open, func(x *taken) bool { return x == t })
+}
+
+// giveUp stops collecting for a snapshot that nobody waits for any more. What
+// was stored of it is acknowledged all the same: the coordinator deletes what
+// comes late.
+func (s *Subtask) giveUp(id ids.CheckpointID) {
+	q := &s.snapshot
+	if q.armed == id {
+		q.armed = 0
+	}
+	for _, t := range slices.Clone(q.open) {
+		if t.barrier.Checkpoint != id {
+			continue
+		}
+		t.givenUp = true
+		if f := t.flight; f != nil && !f.writing {
+			f.release()
+			f.written = true
+		}
+		if slices.Contains(q.queue, t) {
+			s.forgetOpen(t)
+			continue
+		}
+		s.acknowledge(t)
+	}
 }
 
 // NotifyAborted says that a checkpoint is given up.
@@ -181,6 +351,7 @@ func (s *Subtask) NotifyAborted(id ids.CheckpointID) {
 		return
 	}
 	s.snapshot.giveUp(id)
+	s.giveUp(id)
 	s.snapshot.forget(id)
 	s.files.drop(id)
 	if s.paused && s.pausedFor == id && !s.cfg.Suspended {
@@ -300,6 +471,10 @@ func (s *Subtask) restore(ctx context.Context) Done {
 		if err := x.tidy(); err != nil {
 			return fail(coordinator.LostProcess, err, uid)
 		}
+	}
+	if err := x.readInFlight(ctx); err != nil {
+		err = fmt.Errorf("records in flight: %w", err)
+		return fail(kindOfReadError(err), err, s.head().Context.Operator)
 	}
 	return func() {
 		if s.phase != restoring {

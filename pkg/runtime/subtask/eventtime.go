@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/runtime/align"
 	"github.com/weirstream/weir/pkg/runtime/watermark"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
@@ -44,6 +45,11 @@ type eventTime struct {
 func (e *eventTime) init(s *Subtask, channels int) {
 	e.s = s
 	e.valve = watermark.NewValve(channels)
+	for ch := range s.in.channels {
+		if s.in.channels[ch].kind == align.Feedback {
+			e.valve.End(ch) // what comes round is behind what went round
+		}
+	}
 	n := len(s.chain.Operators)
 	e.passed, e.reached, e.told = make([]int64, n), make([]int64, n), make([]bool, n)
 	for i := range s.chain.Operators {
@@ -78,15 +84,22 @@ func (s *Subtask) Advance(now int64) {
 	}
 	t.Now = now
 	s.time.tick()
+	s.advanceFlights()
 }
 
 // NextAdvance is when Advance and Step must be called although nothing has
 // arrived, if ever.
 func (s *Subtask) NextAdvance() (int64, bool) {
-	if s.phase != running || s.ending || s.wasEnded {
+	if s.phase != running {
 		return 0, false
 	}
-	next, ok := s.time.nextTick, s.time.generators
+	next, ok := s.nextOvertaking()
+	if s.ending || s.wasEnded {
+		return next, ok
+	}
+	if s.time.generators && (!ok || s.time.nextTick < next) {
+		next, ok = s.time.nextTick, true
+	}
 	if s.pace.Blocked() {
 		return next, ok // timers wait for credit, like all that emits
 	}
@@ -237,8 +250,9 @@ func (e *eventTime) pass(op int, w int64) {
 			e.reach(i, w)
 		}
 	}
-	// The end of data, which follows, says the same as the last watermark.
-	if w != watermark.Max {
+	// The end of data, which follows, says the same as the last watermark; but
+	// not soon where records may still go round a loop.
+	if w != watermark.Max || e.s.loop.isHead && !e.s.ending {
 		e.emit(op, element.Frame{Kind: element.WatermarkKind, Watermark: w})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"github.com/weirstream/weir/internal/invariant"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/graph"
+	"github.com/weirstream/weir/pkg/runtime/align"
+	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // inputs holds the frames that have arrived, by channel, and picks the next
@@ -14,20 +16,28 @@ type inputs struct {
 	channels []inputChannel
 	// ready are the channels that have frames and are not blocked, in turn.
 	ready ring
-	// ended counts the channels that delivered EndOfData.
-	ended int
+	// ended counts the channels that delivered EndOfData, forward those that are
+	// no feedback: when all of these have, the input has ended.
+	ended, forward int
 	// window is what the window of every channel is to become, at most windowMax.
 	window, windowMax int64
 }
 
 type inputChannel struct {
 	// edge is the place of the channel's edge among the vertex's inputs.
-	edge    int
-	queue   frameQueue
-	offset  int // how much of the first frame has been consumed
-	blocked bool
-	queued  bool // in ready
-	ended   bool // delivered EndOfData
+	edge int
+	kind align.ChannelKind
+	// of names the channel in snapshots.
+	of snapshot.ChannelPart
+	// restored is how many of the first frames are from the restored checkpoint:
+	// nobody gave credit for them. toRestore waits for the restore to end.
+	restored  int
+	toRestore []element.Frame
+	queue     frameQueue
+	offset    int // how much of the first frame has been consumed
+	blocked   bool
+	queued    bool // in ready
+	ended     bool // delivered EndOfData
 	// window is the credit that the producer has in all, used or not.
 	window int64
 	// consumed is credit not yet given back. It goes back in quarters of the
@@ -45,19 +55,41 @@ const (
 	windowBytesMin   = 1 << 10
 )
 
-func (in *inputs) init(g *graph.ExecutionGraph, v *graph.Vertex, channels []graph.InputChannel, creditMax int64) {
+func (in *inputs) init(g *graph.ExecutionGraph, v *graph.Vertex, consumer int32, channels []graph.InputChannel, creditMax int64) {
 	in.channels = make([]inputChannel, len(channels))
 	in.windowMax = creditMax
 	in.window = min(windowBytesFirst, creditMax)
 	in.ready.init(len(channels))
 	for i, c := range channels {
+		x := &in.channels[i]
 		for n, e := range v.Inputs {
 			if e == c.Edge {
-				in.channels[i].edge = n
+				x.edge = n
 			}
 		}
-		in.channels[i].window = in.window
+		x.window = in.window
+		x.of = snapshot.ChannelPart{Edge: c.Edge, Producer: c.From.Index, Consumer: consumer}
+		switch {
+		case c.Feedback:
+			x.kind = align.Feedback
+			x.window = creditMax
+		case g.Edges[c.Edge].Edge.Partitioner.MayOvertake():
+			x.kind = align.Overtakable
+			in.forward++
+		default:
+			x.kind = align.InOrder
+			in.forward++
+		}
 	}
+}
+
+// kinds are those of the channels, for the aligner.
+func (in *inputs) kinds() []align.ChannelKind {
+	kinds := make([]align.ChannelKind, len(in.channels))
+	for i := range in.channels {
+		kinds[i] = in.channels[i].kind
+	}
+	return kinds
 }
 
 // consume notes that bytes of a channel were processed, and returns how much
@@ -132,10 +164,11 @@ func (in *inputs) isHeldBack() bool {
 	return false
 }
 
-func (in *inputs) release() {
+// release unblocks the channels that the aligner does not block any more.
+func (in *inputs) release(isBlocked func(ch int) bool) {
 	for ch := range in.channels {
 		c := &in.channels[ch]
-		if c.blocked {
+		if c.blocked && !isBlocked(ch) {
 			c.blocked = false
 			in.offer(ch, c)
 		}
@@ -150,6 +183,7 @@ func (in *inputs) drop() {
 			f.Free()
 		}
 		c.queued = false
+		c.toRestore = nil
 	}
 	in.ready.clear()
 }
@@ -161,7 +195,10 @@ type frameQueue struct {
 }
 
 func (q *frameQueue) len() int              { return len(q.frames) - q.head }
-func (q *frameQueue) first() *element.Frame { return &q.frames[q.head] }
+func (q *frameQueue) first() *element.Frame { return q.at(0) }
+
+// at is the frame with i frames in front of it.
+func (q *frameQueue) at(i int) *element.Frame { return &q.frames[q.head+i] }
 
 func (q *frameQueue) push(f element.Frame) {
 	if q.head > 0 && len(q.frames) == cap(q.frames) {

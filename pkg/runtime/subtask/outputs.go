@@ -1,9 +1,12 @@
 package subtask
 
 import (
+	"slices"
+
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/graph"
 	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // outputs holds the credit of every output channel and the frames that wait
@@ -17,6 +20,10 @@ type outputs struct {
 	waiting   int
 	bytes     int64
 	overdraft int64
+	// overtakable are the edges on which a barrier may overtake records; of names
+	// the channels in snapshots.
+	overtakable []bool
+	of          [][]snapshot.ChannelPart
 }
 
 type outputChannel struct {
@@ -32,8 +39,16 @@ var _ operator.Outbox = (*outputs)(nil)
 func (o *outputs) init(s *Subtask, channels [][]graph.OutputChannel) {
 	o.s = s
 	o.edges = make([][]outputChannel, len(channels))
+	o.overtakable = make([]bool, len(channels))
+	o.of = make([][]snapshot.ChannelPart, len(channels))
 	for i := range channels {
+		edge := s.cfg.Graph.Vertices[s.id.Vertex].Outputs[i]
+		o.overtakable[i] = s.cfg.Graph.Edges[edge].Edge.Partitioner.MayOvertake()
 		o.edges[i] = make([]outputChannel, len(channels[i]))
+		o.of[i] = make([]snapshot.ChannelPart, len(channels[i]))
+		for ch, c := range channels[i] {
+			o.of[i][ch] = snapshot.ChannelPart{Edge: edge, Producer: s.id.Index, Consumer: c.To.Index, Output: true}
+		}
 	}
 }
 
@@ -96,6 +111,9 @@ func (o *outputs) addCredit(out Output, bytes int64) {
 		if f.Kind == element.Records && c.credit <= 0 {
 			break
 		}
+		if f.Kind == element.BarrierKind && o.overtakable[out.Edge] {
+			f.Barrier = o.s.barrierLeaves(f.Barrier)
+		}
 		o.send(out.Edge, out.Channel, c, f)
 		sent++
 	}
@@ -106,6 +124,54 @@ func (o *outputs) addCredit(out Output, bytes int64) {
 		o.waiting--
 		o.s.pace.SetBlocked(o.waiting > 0)
 	}
+}
+
+// barrier puts a barrier on every channel: behind what was collected, or if it
+// overtakes in front of what waits for credit, which is then part of the
+// snapshot. If it may overtake later, the snapshot waits until it has left.
+func (o *outputs) barrier(b element.Barrier, f *flight) {
+	o.flush()
+	frame := element.BarrierFrame(b)
+	for e := range o.edges {
+		for ch := range o.edges[e] {
+			c := &o.edges[e][ch]
+			switch {
+			case len(c.queue) == 0 || !o.overtakable[e]:
+				o.Emit(e, ch, frame)
+			case b.Alignment == element.Unaligned:
+				f.overtake(o.of[e][ch], c.queue)
+				o.send(e, ch, c, frame)
+			case b.Alignment == element.Aligned && b.AlignedTimeout > 0:
+				f.waiting++
+				o.Emit(e, ch, frame)
+			default:
+				o.Emit(e, ch, frame)
+			}
+		}
+	}
+}
+
+// overtake lets a barrier that waits behind records go in front of them.
+func (o *outputs) overtake(b element.Barrier, f *flight) {
+	b.Alignment = element.Unaligned
+	for e := range o.edges {
+		if !o.overtakable[e] {
+			continue
+		}
+		for ch := range o.edges[e] {
+			c := &o.edges[e][ch]
+			at := slices.IndexFunc(c.queue, func(x element.Frame) bool {
+				return x.Kind == element.BarrierKind && x.Barrier.Checkpoint == b.Checkpoint
+			})
+			if at < 0 {
+				continue // it has left
+			}
+			f.overtake(o.of[e][ch], c.queue[:at])
+			c.queue = slices.Delete(c.queue, at, at+1)
+			o.send(e, ch, c, element.BarrierFrame(b))
+		}
+	}
+	f.waiting = 0
 }
 
 // broadcast puts a control element on every channel, behind what was collected.

@@ -9,6 +9,7 @@ import (
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/runtime/align"
 	"github.com/weirstream/weir/pkg/runtime/watermark"
 )
 
@@ -157,8 +158,19 @@ func (s *Subtask) Trigger(b element.Barrier) {
 		s.host.Report(DeclineReport{Checkpoint: b.Checkpoint, Reason: "still restoring"})
 	case s.snapshot.isGivenUp(b.Checkpoint):
 		// The abort was faster than the trigger: no barrier goes out.
+	case b.Drain && !s.endedState():
+		s.drain(b)
 	default:
-		s.take(b)
+		s.take(align.Action{Kind: align.Snapshot, Barrier: b})
+	}
+}
+
+// drain brings a source to the end of its data, and its barrier out behind that.
+func (s *Subtask) drain(b element.Barrier) {
+	s.draining = b
+	s.paused, s.pausedFor = true, b.Checkpoint
+	if !s.ending {
+		s.reachEndOfData()
 	}
 }
 
@@ -215,6 +227,12 @@ func (s *Subtask) popped(ch int, c *inputChannel) {
 func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 	invariant.Check(!c.blocked, "I5", "blocked channel %d of subtask %s delivered records", ch, s.id)
 	s.chain.Time.Timestamp = operator.NoTimestamp
+	if c.kind == align.Feedback {
+		if err := s.loop.load(f); err != nil {
+			s.failed(err, s.head().Context.Operator)
+			return
+		}
+	}
 	n, records, err := s.chain.Inputs[c.edge].Process(f.Data[c.offset:], &s.pace)
 	c.offset += n
 	s.recordsIn += int64(records)
@@ -230,23 +248,35 @@ func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 	f.Free()
 	c.queue.pop()
 	c.offset = 0
-	if grant := s.in.consume(c, size); grant > 0 {
-		s.host.Grant(ch, grant)
+	switch {
+	case c.restored > 0: // nobody gave credit for it
+		c.restored--
+	case c.kind == align.Feedback: // it was given at once
+		s.loop.consumed(size)
+	default:
+		if grant := s.in.consume(c, size); grant > 0 {
+			s.host.Grant(ch, grant)
+		}
 	}
 	s.in.turn(ch, c)
 }
 
 func (s *Subtask) channelEnded(ch int, c *inputChannel) {
-	if c.ended {
+	if c.ended || c.kind == align.Feedback {
 		return
 	}
 	c.ended = true
 	s.in.ended++
 	s.time.valve.End(ch)
 	s.time.reachInput()
-	if s.in.ended == len(s.in.channels) {
-		s.reachEndOfData()
+	if s.in.ended < s.in.forward {
+		return
 	}
+	if s.loop.isHead && !s.wasEnded {
+		s.loop.endInput()
+		return
+	}
+	s.reachEndOfData()
 }
 
 // reachEndOfData follows the last record of all inputs: event time has come to
@@ -254,6 +284,7 @@ func (s *Subtask) channelEnded(ch int, c *inputChannel) {
 func (s *Subtask) reachEndOfData() {
 	s.ending = true
 	s.time.reach(0, watermark.Max)
+	s.time.firing = true // also if it had come to its end before
 	s.stepTime()
 }
 
@@ -274,6 +305,12 @@ func (s *Subtask) finishData() {
 	}
 	s.out.broadcast(element.Frame{Kind: element.EndOfData})
 	s.host.Report(StatusReport{Status: coordinator.RunningEndOfData})
+	if b := s.draining; b.Checkpoint != 0 {
+		s.draining = element.Barrier{}
+		if !s.snapshot.isGivenUp(b.Checkpoint) {
+			s.take(align.Action{Kind: align.Snapshot, Barrier: b})
+		}
+	}
 }
 
 // endedState reports whether a snapshot taken now is one after EndOfData.

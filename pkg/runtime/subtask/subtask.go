@@ -63,9 +63,14 @@ type Config struct {
 	Now func() time.Time
 	// NewBuffer gives buffers for outgoing frames; nil for plain allocation.
 	NewBuffer func() ([]byte, element.Owner)
+	// Clock measures how long snapshots take; nil measures nothing.
+	Clock func() time.Time
+	// InFlightBytesMax is execution.checkpointing.unaligned.max-channel-state:
+	// how many bytes of records in flight a snapshot may hold in memory.
+	InFlightBytesMax int64
 	// Aligner, if not nil, stands in for align.New: the simulator plants bugs
 	// with it.
-	Aligner func(channels int) Aligner
+	Aligner func(kinds []align.ChannelKind) Aligner
 }
 
 // FileReader makes the canonical part, or what of it is in groups, of a part in
@@ -74,7 +79,9 @@ type FileReader func(ctx context.Context, part statebackend.RestoredPart, groups
 
 // Aligner is what a subtask needs of package align.
 type Aligner interface {
+	Arrived(ch int, b element.Barrier) []align.Action
 	Barrier(ch int, b element.Barrier) []align.Action
+	Timeout(id ids.CheckpointID) []align.Action
 	CancelMarker(ch int, id ids.CheckpointID) []align.Action
 	Abort(id ids.CheckpointID) []align.Action
 	EndOfPartition(ch int) []align.Action
@@ -114,8 +121,11 @@ type Subtask struct {
 	fetching bool // a fetch is with the host
 	// paused: a stop barrier has passed, or a stop-with-savepoint is being
 	// finished. A source emits nothing until the savepoint is given up.
-	paused       bool
-	pausedFor    ids.CheckpointID
+	paused    bool
+	pausedFor ids.CheckpointID
+	// draining is the barrier of a stop that waits for the end of this source's data.
+	draining     element.Barrier
+	loop         loopHead
 	ending       bool // the inputs have ended; the last timers are being fired
 	endOfData    bool // Finish has been called on the operators
 	wasEnded     bool // EndOfData was reached before the restored checkpoint
@@ -131,6 +141,8 @@ type Metrics struct {
 	BytesIn, BytesOut     int64
 	// OverdraftBytes is how many bytes were collected beyond the credit.
 	OverdraftBytes int64
+	// SpilledBytes is how many bytes that came round a loop were put on disk.
+	SpilledBytes int64
 }
 
 // New assembles the subtask's chain. Nothing is opened before Start.
@@ -142,7 +154,7 @@ func New(cfg Config, host Host) (*Subtask, error) {
 	s := &Subtask{cfg: cfg, host: host, id: id}
 	s.out.init(s, cfg.Graph.OutputChannels(id.Vertex, id.Index))
 	channels := cfg.Graph.InputChannels(id.Vertex, id.Index)
-	s.in.init(cfg.Graph, &cfg.Graph.Vertices[id.Vertex], channels, cfg.CreditBytes)
+	s.in.init(cfg.Graph, &cfg.Graph.Vertices[id.Vertex], id.Index, channels, cfg.CreditBytes)
 	chain, err := operator.Assemble(cfg.Program, cfg.Graph, operator.Place{
 		Job: cfg.Job, Attempt: cfg.Attempt, Subtask: id, RestoredCheckpoint: cfg.RestoredCheckpoint,
 		Savepoints: cfg.Savepoints, Output: cfg.Output, Backend: cfg.Backend, Dir: cfg.Dir, Now: cfg.Now,
@@ -154,11 +166,13 @@ func New(cfg Config, host Host) (*Subtask, error) {
 	s.local.init(cfg.LocalDir, id, cfg.RestoredCheckpoint)
 	s.isSource = chain.Source != nil
 	s.time.init(s, len(channels))
+	s.loop.init(s)
 	s.paused = cfg.Suspended
+	kinds := s.in.kinds()
 	if cfg.Aligner != nil {
-		s.aligner = cfg.Aligner(len(channels))
+		s.aligner = cfg.Aligner(kinds)
 	} else {
-		s.aligner = align.New(len(channels))
+		s.aligner = align.New(kinds)
 	}
 	return s, nil
 }
@@ -171,7 +185,7 @@ func (s *Subtask) Pace() *operator.Pace { return &s.pace }
 
 // Metrics counts what has passed.
 func (s *Subtask) Metrics() Metrics {
-	m := Metrics{RecordsIn: s.recordsIn, BytesIn: s.bytesIn, BytesOut: s.out.bytes, OverdraftBytes: s.out.overdraft}
+	m := Metrics{RecordsIn: s.recordsIn, BytesIn: s.bytesIn, BytesOut: s.out.bytes, OverdraftBytes: s.out.overdraft, SpilledBytes: s.loop.spilled}
 	for _, w := range s.chain.Writers {
 		m.RecordsOut += w.Records()
 	}
@@ -210,6 +224,7 @@ func (s *Subtask) ready() {
 		}
 		s.pendingSplit = nil
 	}
+	s.in.restore(s)
 	s.host.Report(StatusReport{Status: coordinator.Running})
 	for ch := range s.in.channels {
 		s.host.Grant(ch, s.in.channels[ch].window)
@@ -223,7 +238,13 @@ func (s *Subtask) Receive(ch int, f element.Frame) {
 		f.Free()
 		return
 	}
+	if f.Kind == element.Records && !s.received(ch, &f) {
+		return
+	}
 	s.in.push(ch, f)
+	if f.Kind == element.BarrierKind && s.phase == running {
+		s.arrived(ch, f.Barrier)
+	}
 }
 
 // inputSeconds is how long what waits in front of a subtask should take it. It
@@ -345,7 +366,7 @@ func (s *Subtask) Close() error {
 		w.Close()
 	}
 	s.snapshot.drop()
-	all := []error{s.cancel.err}
+	all := []error{s.cancel.err, s.loop.close()}
 	for i := range s.chain.Operators {
 		op := &s.chain.Operators[i]
 		if err := op.Instance.Operator.Close(); err != nil {

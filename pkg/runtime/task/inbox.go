@@ -64,6 +64,9 @@ func (b *inbox) pushFrame(in int, f element.Frame) {
 	}
 	b.mu.frames = append(b.mu.frames, arrivedFrame{in, f})
 	first := len(b.mu.frames) == 1
+	if f.Kind == element.BarrierKind && f.Barrier.Alignment == element.Unaligned && b.mu.pace != nil {
+		b.mu.pace.MailWaits() // it overtakes what the subtask is busy with
+	}
 	b.mu.Unlock()
 	if first {
 		b.wakeUp()

@@ -29,6 +29,7 @@ type Subtask interface {
 	NotifyComplete(id ids.CheckpointID)
 	NotifyAborted(id ids.CheckpointID)
 	AssignSplits(a coordinator.SplitAssignment)
+	EndLoop()
 	Complete(done subtask.Done)
 	Fail(err error, stack string)
 	Finish()
@@ -134,6 +135,9 @@ func (t *Task) NotifyAborted(id ids.CheckpointID) {
 func (t *Task) AssignSplits(a coordinator.SplitAssignment) {
 	t.inbox.pushMail(func() { t.subtask.AssignSplits(a) })
 }
+
+// EndLoop tells the head of a loop that nothing goes round any more.
+func (t *Task) EndLoop() { t.inbox.pushMail(func() { t.subtask.EndLoop() }) }
 
 // Finish ends the task, all its work being committed.
 func (t *Task) Finish() { t.inbox.pushMail(func() { t.subtask.Finish() }) }
@@ -350,7 +354,7 @@ func (t *Task) report(r subtask.Report) {
 	case coordinator.Finished, coordinator.Canceled:
 		t.ended = true
 		t.last = status
-	case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningEndOfData:
+	case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningInputEnded, coordinator.RunningEndOfData:
 		t.cfg.Report(t.cfg.ID, status)
 	}
 }

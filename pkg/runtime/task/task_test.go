@@ -72,6 +72,8 @@ func (s *scripted) Fail(err error, stack string) {
 		Failure: coordinator.Failure{Kind: coordinator.UserFailure, Message: err.Error(), Stack: stack}})
 }
 
+func (s *scripted) EndLoop() {}
+
 func (s *scripted) Finish() { s.end(subtask.StatusReport{Status: coordinator.Finished}) }
 func (s *scripted) Cancel(keepUpTo ids.CheckpointID) {
 	if s.onCancel != nil {
@@ -84,7 +86,7 @@ func (s *scripted) Cancel(keepUpTo ids.CheckpointID) {
 func (s *scripted) end(r subtask.StatusReport) {
 	if !s.ended {
 		s.ended = true
-		s.call("end %d", r.Status)
+		s.call("end %s", r.Status)
 		s.host.Report(r)
 	}
 }
@@ -188,7 +190,7 @@ func TestArrivalsReachTheSubtaskInOrder(t *testing.T) {
 		task.AssignSplits(coordinator.SplitAssignment{})
 		task.Finish()
 		<-task.Done()
-		want := "start, receive 0 barrier(1), receive 1 barrier(2), credit 1.2 5, trigger 3, complete 2, aborted 3, assign 0, end 5, close"
+		want := "start, receive 0 barrier(1), receive 1 barrier(2), credit 1.2 5, trigger 3, complete 2, aborted 3, assign 0, end FINISHED, close"
 		if have := strings.Join(s.calls, ", "); have != want {
 			t.Errorf("calls are\n%s, want\n%s", have, want)
 		}
@@ -253,7 +255,7 @@ func TestTaskWakesItsSubtaskByTheClock(t *testing.T) {
 				time.Sleep(time.Minute)
 				task.Finish()
 				<-task.Done()
-				if have := strings.Join(s.calls, ", "); have != "start, trigger 1, alarm 0, end 5, close" {
+				if have := strings.Join(s.calls, ", "); have != "start, trigger 1, alarm 0, end FINISHED, close" {
 					t.Errorf("calls are %s, want the alarm at its time, once", have)
 				}
 			})
@@ -384,7 +386,7 @@ func TestCancelEndsWorkAndWaitsForIt(t *testing.T) {
 		if !cameBack || time.Since(began) != time.Second {
 			t.Errorf("the work came back: %t, after %s", cameBack, time.Since(began))
 		}
-		if have := strings.Join(s.calls, ", "); have != "start, end 6, fetched, close" {
+		if have := strings.Join(s.calls, ", "); have != "start, end CANCELED, fetched, close" {
 			t.Errorf("calls are %s", have)
 		}
 		if status := reports.last(t).Status; status != coordinator.Canceled {

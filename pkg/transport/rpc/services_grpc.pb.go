@@ -31,6 +31,7 @@ const (
 	JobManagerClient_JobStatus_FullMethodName        = "/weir.rpc.v1.JobManagerClient/JobStatus"
 	JobManagerClient_CancelJob_FullMethodName        = "/weir.rpc.v1.JobManagerClient/CancelJob"
 	JobManagerClient_Savepoint_FullMethodName        = "/weir.rpc.v1.JobManagerClient/Savepoint"
+	JobManagerClient_CheckpointJob_FullMethodName    = "/weir.rpc.v1.JobManagerClient/CheckpointJob"
 	JobManagerClient_ListCheckpoints_FullMethodName  = "/weir.rpc.v1.JobManagerClient/ListCheckpoints"
 	JobManagerClient_ListTaskManagers_FullMethodName = "/weir.rpc.v1.JobManagerClient/ListTaskManagers"
 	JobManagerClient_Logs_FullMethodName             = "/weir.rpc.v1.JobManagerClient/Logs"
@@ -51,6 +52,7 @@ type JobManagerClientClient interface {
 	JobStatus(ctx context.Context, in *pb.JobStatusRequest, opts ...grpc.CallOption) (*pb.JobStatusResponse, error)
 	CancelJob(ctx context.Context, in *pb.CancelJobRequest, opts ...grpc.CallOption) (*pb.CancelJobResponse, error)
 	Savepoint(ctx context.Context, in *pb.SavepointRequest, opts ...grpc.CallOption) (*pb.SavepointResponse, error)
+	CheckpointJob(ctx context.Context, in *pb.CheckpointJobRequest, opts ...grpc.CallOption) (*pb.CheckpointJobResponse, error)
 	ListCheckpoints(ctx context.Context, in *pb.ListCheckpointsRequest, opts ...grpc.CallOption) (*pb.ListCheckpointsResponse, error)
 	ListTaskManagers(ctx context.Context, in *pb.ListTaskManagersRequest, opts ...grpc.CallOption) (*pb.ListTaskManagersResponse, error)
 	Logs(ctx context.Context, in *pb.LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[pb.LogLines], error)
@@ -157,6 +159,16 @@ func (c *jobManagerClientClient) Savepoint(ctx context.Context, in *pb.Savepoint
 	return out, nil
 }
 
+func (c *jobManagerClientClient) CheckpointJob(ctx context.Context, in *pb.CheckpointJobRequest, opts ...grpc.CallOption) (*pb.CheckpointJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(pb.CheckpointJobResponse)
+	err := c.cc.Invoke(ctx, JobManagerClient_CheckpointJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobManagerClientClient) ListCheckpoints(ctx context.Context, in *pb.ListCheckpointsRequest, opts ...grpc.CallOption) (*pb.ListCheckpointsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(pb.ListCheckpointsResponse)
@@ -211,6 +223,7 @@ type JobManagerClientServer interface {
 	JobStatus(context.Context, *pb.JobStatusRequest) (*pb.JobStatusResponse, error)
 	CancelJob(context.Context, *pb.CancelJobRequest) (*pb.CancelJobResponse, error)
 	Savepoint(context.Context, *pb.SavepointRequest) (*pb.SavepointResponse, error)
+	CheckpointJob(context.Context, *pb.CheckpointJobRequest) (*pb.CheckpointJobResponse, error)
 	ListCheckpoints(context.Context, *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error)
 	ListTaskManagers(context.Context, *pb.ListTaskManagersRequest) (*pb.ListTaskManagersResponse, error)
 	Logs(*pb.LogsRequest, grpc.ServerStreamingServer[pb.LogLines]) error
@@ -250,6 +263,9 @@ func (UnimplementedJobManagerClientServer) CancelJob(context.Context, *pb.Cancel
 }
 func (UnimplementedJobManagerClientServer) Savepoint(context.Context, *pb.SavepointRequest) (*pb.SavepointResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Savepoint not implemented")
+}
+func (UnimplementedJobManagerClientServer) CheckpointJob(context.Context, *pb.CheckpointJobRequest) (*pb.CheckpointJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckpointJob not implemented")
 }
 func (UnimplementedJobManagerClientServer) ListCheckpoints(context.Context, *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCheckpoints not implemented")
@@ -432,6 +448,24 @@ func _JobManagerClient_Savepoint_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobManagerClient_CheckpointJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(pb.CheckpointJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobManagerClientServer).CheckpointJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobManagerClient_CheckpointJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobManagerClientServer).CheckpointJob(ctx, req.(*pb.CheckpointJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobManagerClient_ListCheckpoints_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(pb.ListCheckpointsRequest)
 	if err := dec(in); err != nil {
@@ -517,6 +551,10 @@ var JobManagerClient_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Savepoint",
 			Handler:    _JobManagerClient_Savepoint_Handler,
+		},
+		{
+			MethodName: "CheckpointJob",
+			Handler:    _JobManagerClient_CheckpointJob_Handler,
 		},
 		{
 			MethodName: "ListCheckpoints",

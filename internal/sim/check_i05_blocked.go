@@ -75,8 +75,8 @@ func (a *alignmentCheck) gaveUp(id ids.CheckpointID) {
 
 // newAligner makes the aligner of a subtask: production's, or what a plant
 // puts in its place, watched.
-func (h *host) newAligner(channels int) subtask.Aligner {
-	var inner subtask.Aligner = align.New(channels)
+func (h *host) newAligner(kinds []align.ChannelKind) subtask.Aligner {
+	var inner subtask.Aligner = align.New(kinds)
 	if h.x.c.plant == ForgetsToBlock {
 		inner = &forgetfulAligner{Aligner: inner, c: h.x.c}
 	}

@@ -1,0 +1,135 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/weirstream/weir/internal/invariant"
+	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/snapshot"
+)
+
+// loops is how far the loops of the attempt have come to their end.
+//
+// A loop is empty for good when its head has no forward input any more and a
+// checkpoint finds nothing in it: no record in the log of any of its head's
+// subtasks, and none in flight anywhere. What a loop's operators emit they emit
+// for a record, or a timer that is due when event time has ended, which it has;
+// so nothing comes into it again, and it may be told to end. Until that
+// checkpoint, one follows the other.
+type loops struct {
+	// ended are the heads that were told, by vertex.
+	ended map[ids.VertexID]bool
+	// tries counts the checkpoints that looked, next is when the next one does.
+	tries int
+	next  time.Time
+}
+
+// The pauses between checkpoints that look whether a loop is empty: soon for
+// short loops, and seldom enough for long ones. They do not replace the
+// periodic ones.
+const (
+	loopCheckFirst = 20 * time.Millisecond
+	loopCheckMax   = time.Second
+)
+
+// waitingLoops lists the heads whose inputs have ended and that have not been
+// told to end.
+func (c *Coordinator) waitingLoops() []ids.VertexID {
+	if c.attempt.counts[RunningInputEnded] == 0 {
+		return nil
+	}
+	var heads []ids.VertexID
+	for v := range c.graph.Vertices {
+		id := ids.VertexID(v)
+		if !c.graph.IsLoopHead(id) || c.attempt.loops.ended[id] {
+			continue
+		}
+		all := true
+		for i := range c.graph.Vertices[v].Parallelism {
+			all = all && c.attempt.status[c.layout.first[v]+i] == RunningInputEnded
+		}
+		if all {
+			heads = append(heads, id)
+		}
+	}
+	return heads
+}
+
+// wantsLoopCheck reports whether a checkpoint is due that looks whether a loop
+// is empty. Only a checkpoint that is under way is waited for.
+func (c *Coordinator) wantsLoopCheck() bool {
+	if c.phase != phaseRun || len(c.pending) > 0 || len(c.waiting) > 0 || c.attempt.awaited != 0 || c.attempt.finishing ||
+		c.record.desired.StopSavepoint {
+		return false
+	}
+	return len(c.waitingLoops()) > 0
+}
+
+// loopCheckDue is when it is.
+func (c *Coordinator) loopCheckDue(now time.Time) time.Time {
+	l := &c.attempt.loops
+	if l.next.IsZero() {
+		l.next = now.Add(loopCheckFirst)
+	}
+	return l.next
+}
+
+// checkLoops triggers that checkpoint.
+func (c *Coordinator) checkLoops(now time.Time) {
+	l := &c.attempt.loops
+	if !c.wantsLoopCheck() || now.Before(c.loopCheckDue(now)) || c.trigger(now, snapshot.Checkpoint, savepointRequest{}) == nil {
+		return
+	}
+	l.tries++
+	l.next = now.Add(min(loopCheckFirst<<min(l.tries, 10), loopCheckMax))
+}
+
+// emptyLoops are the heads that a checkpoint has found empty.
+func (c *Coordinator) emptyLoops(p *pendingCheckpoint) []ids.VertexID {
+	for _, ack := range p.acks {
+		if len(ack.InFlight) > 0 {
+			return nil
+		}
+	}
+	var heads []ids.VertexID
+	for v := range c.graph.Vertices {
+		if !c.graph.IsLoopHead(ids.VertexID(v)) {
+			continue
+		}
+		empty := true
+		for i := range c.graph.Vertices[v].Parallelism {
+			empty = empty && p.acks[c.layout.first[v]+i].LoopIsEmpty
+		}
+		if empty {
+			heads = append(heads, ids.VertexID(v))
+		}
+	}
+	return heads
+}
+
+// endEmptyLoops tells the heads that a published checkpoint has found empty.
+func (c *Coordinator) endEmptyLoops(p *pendingCheckpoint) {
+	a := &c.attempt
+	for _, v := range p.emptyLoops {
+		if a.loops.ended[v] {
+			continue
+		}
+		if a.loops.ended == nil {
+			a.loops.ended = make(map[ids.VertexID]bool)
+		}
+		a.loops.ended[v] = true
+		a.loops.tries, a.loops.next = 0, time.Time{}
+		invariant.Check(p.attempt == a.id, "I8", "loops of attempt %s are ended by checkpoint %d of attempt %s", a.id, p.id, p.attempt)
+		for _, x := range a.executors {
+			end := EndLoops{Executor: x.id, Checkpoint: p.id}
+			for _, s := range x.subtasks {
+				if s.Vertex == v {
+					end.Subtasks = append(end.Subtasks, s)
+				}
+			}
+			if len(end.Subtasks) > 0 {
+				c.emit(end)
+			}
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package subtask
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/operator"
+	"github.com/weirstream/weir/pkg/runtime/align"
+	"github.com/weirstream/weir/pkg/runtime/watermark"
+)
+
+// loopHead is what the head of a loop does besides: it takes what comes round
+// at once, whatever it can pass on itself, so that a full loop does not wait for
+// itself. What it cannot keep in memory goes to disk.
+//
+// Records that a snapshot finds in front of its barrier on the way round are
+// collected like those that a barrier overtakes, see flight: the log of
+// Carbone et al. 2015, section 4.3.
+type loopHead struct {
+	s      *Subtask
+	isHead bool
+	// inputEnded: all forward inputs have ended. What is in the loop still goes
+	// round, until EndLoop.
+	inputEnded bool
+	// queued is what of the feedback channels is in memory.
+	queued int64
+	spill  spillFile
+	// spilled counts the bytes put on disk.
+	spilled int64
+}
+
+const (
+	// loopBytesMax is how much of what comes round a head keeps in memory: as
+	// much as some hundred frames, so that only a loop which is full spills.
+	loopBytesMax = 4 << 20
+	// loopBytesMaxDiskless is for subtasks without a directory, which fail when
+	// more than this comes round before they get to it.
+	loopBytesMaxDiskless = 256 << 20
+)
+
+func (l *loopHead) init(s *Subtask) {
+	l.s = s
+	for ch := range s.in.channels {
+		l.isHead = l.isHead || s.in.channels[ch].kind == align.Feedback
+	}
+}
+
+// received gives credit for records at once, and puts on disk what is too much.
+// The frame keeps its place in the queue, and is read back when its turn comes.
+func (l *loopHead) received(ch int, f *element.Frame) bool {
+	l.s.host.Grant(ch, int64(len(f.Data)))
+	l.queued += int64(len(f.Data))
+	if l.queued <= loopBytesMax {
+		return true
+	}
+	if l.s.cfg.Dir == "" {
+		if l.queued > loopBytesMaxDiskless {
+			f.Free()
+			l.s.failed(operator.Permanentf("more than %d bytes go round the loop, and the subtask has no directory to put them in", int64(loopBytesMaxDiskless)),
+				l.s.head().Context.Operator)
+			return false
+		}
+		return true
+	}
+	length := int64(len(f.Data))
+	spilled, err := l.spill.write(l.s.cfg.Dir, f.Data)
+	f.Free()
+	if err != nil {
+		l.s.failed(fmt.Errorf("put records that come round a loop on disk: %w", err), l.s.head().Context.Operator)
+		return false
+	}
+	l.queued -= length
+	l.spilled += length
+	f.Owner = spilled
+	return true
+}
+
+// load brings the first frame of a channel back from disk, if it is there.
+func (l *loopHead) load(f *element.Frame) error {
+	spilled, ok := f.Owner.(*spilledFrame)
+	if !ok || f.Data != nil {
+		return nil
+	}
+	data := make([]byte, spilled.length)
+	if _, err := io.ReadFull(spilled.reader(), data); err != nil {
+		return fmt.Errorf("read records that came round a loop: %w", err)
+	}
+	spilled.unpin()
+	f.Data, f.Owner = data, nil
+	l.queued += spilled.length // consumed takes it off again
+	return nil
+}
+
+// consumed follows a frame of a feedback channel that was processed whole.
+func (l *loopHead) consumed(bytes int64) { l.queued -= bytes }
+
+// endInput follows the end of all forward inputs: event time has come to its
+// end for what is in the loop too.
+func (l *loopHead) endInput() {
+	if l.inputEnded {
+		return
+	}
+	l.inputEnded = true
+	l.s.time.reach(0, watermark.Max)
+	l.s.host.Report(StatusReport{Status: coordinator.RunningInputEnded})
+}
+
+// EndLoop ends the loop that the subtask is the head of: its inputs have ended,
+// and a completed checkpoint found nothing in it.
+func (s *Subtask) EndLoop() {
+	if s.phase != running || !s.loop.inputEnded || s.ending {
+		return
+	}
+	s.reachEndOfData()
+}
+
+// close removes what is on disk.
+func (l *loopHead) close() error { return l.spill.close() }
+
+// spillFile has frames one after the other. Its space is used again when no
+// frame is left in it.
+type spillFile struct {
+	file *os.File
+	end  int64
+	live int // frames that somebody will read
+}
+
+// spilledFrame is a frame on disk. It is its own owner: a frame that is dropped
+// unread frees it.
+type spilledFrame struct {
+	in             *spillFile
+	offset, length int64
+	pins           int
+}
+
+func (x *spillFile) write(dir string, data []byte) (*spilledFrame, error) {
+	if x.file == nil {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		file, err := os.OpenFile(filepath.Join(dir, "loop"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		x.file = file
+	}
+	if x.live == 0 {
+		x.end = 0
+	}
+	if _, err := x.file.WriteAt(data, x.end); err != nil {
+		return nil, err
+	}
+	f := &spilledFrame{in: x, offset: x.end, length: int64(len(data)), pins: 1}
+	x.end += f.length
+	x.live++
+	return f, nil
+}
+
+// reader reads the frame; several may be read at once.
+func (f *spilledFrame) reader() io.Reader { return io.NewSectionReader(f.in.file, f.offset, f.length) }
+
+// pin keeps the frame for one more who will read it.
+func (f *spilledFrame) pin() { f.pins++ }
+
+func (f *spilledFrame) unpin() {
+	if f.pins--; f.pins == 0 {
+		f.in.live--
+	}
+}
+
+// Free implements element.Owner.
+func (f *spilledFrame) Free() { f.unpin() }
+
+func (x *spillFile) close() error {
+	if x.file == nil {
+		return nil
+	}
+	err := errors.Join(x.file.Close(), os.Remove(x.file.Name()))
+	x.file = nil
+	if err != nil {
+		return fmt.Errorf("remove what a loop had on disk: %w", err)
+	}
+	return nil
+}
