@@ -3035,8 +3035,8 @@ type ExecutorCommand struct {
 	//	*ExecutorCommand_AssignSplits
 	//	*ExecutorCommand_Finish
 	//	*ExecutorCommand_Cancel
-	//	*ExecutorCommand_EndLoops
 	//	*ExecutorCommand_Chunk
+	//	*ExecutorCommand_EndLoops
 	Kind          isExecutorCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3160,19 +3160,19 @@ func (x *ExecutorCommand) GetCancel() *CancelTasks {
 	return nil
 }
 
-func (x *ExecutorCommand) GetEndLoops() *EndLoops {
+func (x *ExecutorCommand) GetChunk() *Chunk {
 	if x != nil {
-		if x, ok := x.Kind.(*ExecutorCommand_EndLoops); ok {
-			return x.EndLoops
+		if x, ok := x.Kind.(*ExecutorCommand_Chunk); ok {
+			return x.Chunk
 		}
 	}
 	return nil
 }
 
-func (x *ExecutorCommand) GetChunk() *Chunk {
+func (x *ExecutorCommand) GetEndLoops() *EndLoops {
 	if x != nil {
-		if x, ok := x.Kind.(*ExecutorCommand_Chunk); ok {
-			return x.Chunk
+		if x, ok := x.Kind.(*ExecutorCommand_EndLoops); ok {
+			return x.EndLoops
 		}
 	}
 	return nil
@@ -3218,12 +3218,12 @@ type ExecutorCommand_Cancel struct {
 	Cancel *CancelTasks `protobuf:"bytes,9,opt,name=cancel,proto3,oneof"`
 }
 
-type ExecutorCommand_EndLoops struct {
-	EndLoops *EndLoops `protobuf:"bytes,10,opt,name=end_loops,json=endLoops,proto3,oneof"`
+type ExecutorCommand_Chunk struct {
+	Chunk *Chunk `protobuf:"bytes,10,opt,name=chunk,proto3,oneof"`
 }
 
-type ExecutorCommand_Chunk struct {
-	Chunk *Chunk `protobuf:"bytes,11,opt,name=chunk,proto3,oneof"`
+type ExecutorCommand_EndLoops struct {
+	EndLoops *EndLoops `protobuf:"bytes,11,opt,name=end_loops,json=endLoops,proto3,oneof"`
 }
 
 func (*ExecutorCommand_Accepted) isExecutorCommand_Kind() {}
@@ -3244,9 +3244,9 @@ func (*ExecutorCommand_Finish) isExecutorCommand_Kind() {}
 
 func (*ExecutorCommand_Cancel) isExecutorCommand_Kind() {}
 
-func (*ExecutorCommand_EndLoops) isExecutorCommand_Kind() {}
-
 func (*ExecutorCommand_Chunk) isExecutorCommand_Kind() {}
+
+func (*ExecutorCommand_EndLoops) isExecutorCommand_Kind() {}
 
 var File_weir_v1_control_proto protoreflect.FileDescriptor
 
@@ -3488,10 +3488,10 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x06notify\x18\x06 \x01(\v2\x19.weir.v1.NotifyCheckpointH\x00R\x06notify\x12<\n" +
 	"\rassign_splits\x18\a \x01(\v2\x15.weir.v1.AssignSplitsH\x00R\fassignSplits\x12.\n" +
 	"\x06finish\x18\b \x01(\v2\x14.weir.v1.FinishTasksH\x00R\x06finish\x12.\n" +
-	"\x06cancel\x18\t \x01(\v2\x14.weir.v1.CancelTasksH\x00R\x06cancel\x120\n" +
-	"\tend_loops\x18\n" +
-	" \x01(\v2\x11.weir.v1.EndLoopsH\x00R\bendLoops\x12&\n" +
-	"\x05chunk\x18\v \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunkB\x06\n" +
+	"\x06cancel\x18\t \x01(\v2\x14.weir.v1.CancelTasksH\x00R\x06cancel\x12&\n" +
+	"\x05chunk\x18\n" +
+	" \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunk\x120\n" +
+	"\tend_loops\x18\v \x01(\v2\x11.weir.v1.EndLoopsH\x00R\bendLoopsB\x06\n" +
 	"\x04kind*\xe6\x01\n" +
 	"\n" +
 	"TaskStatus\x12\x1b\n" +
@@ -3646,8 +3646,8 @@ var file_weir_v1_control_proto_depIdxs = []int32{
 	37, // 66: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
 	39, // 67: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
 	40, // 68: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
-	38, // 69: weir.v1.ExecutorCommand.end_loops:type_name -> weir.v1.EndLoops
-	10, // 70: weir.v1.ExecutorCommand.chunk:type_name -> weir.v1.Chunk
+	10, // 69: weir.v1.ExecutorCommand.chunk:type_name -> weir.v1.Chunk
+	38, // 70: weir.v1.ExecutorCommand.end_loops:type_name -> weir.v1.EndLoops
 	71, // [71:71] is the sub-list for method output_type
 	71, // [71:71] is the sub-list for method input_type
 	71, // [71:71] is the sub-list for extension type_name
@@ -3700,8 +3700,8 @@ func file_weir_v1_control_proto_init() {
 		(*ExecutorCommand_AssignSplits)(nil),
 		(*ExecutorCommand_Finish)(nil),
 		(*ExecutorCommand_Cancel)(nil),
-		(*ExecutorCommand_EndLoops)(nil),
 		(*ExecutorCommand_Chunk)(nil),
+		(*ExecutorCommand_EndLoops)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
