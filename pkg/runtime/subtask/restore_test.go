@@ -156,7 +156,7 @@ func TestADrainedSourceIsNotReadOn(t *testing.T) {
 		}
 	}
 	r.close()
-	if all := int64(o.Splits * o.RecordsPerSplit); len(states) != len(r.order) || read == 0 || read == all {
+	if all := int64(o.Splits) * int64(o.RecordsPerSplit); len(states) != len(r.order) || read == 0 || read == all {
 		t.Fatalf("%d of %d acknowledged when %d of %d records were read", len(states), len(r.order), read, all)
 	}
 
