@@ -43,10 +43,11 @@ func (c *cluster) readBack(j *job, id ids.CheckpointID, uri string) *published {
 			panic(err)
 		}
 	}
-	stored, err := j.options.ReadStored(checkpoint, scratch, read)
+	stored, err := j.options.ReadStored(checkpoint, j.code, &j.graph, scratch, read)
 	if err != nil {
 		c.fail("I2", "%s: checkpoint %d: %v", j.name, id, err)
 	}
+	c.result.InFlight += stored.Flight.Len()
 	p := &published{uri: uri, base: base, checkpoint: checkpoint, stored: stored}
 	want := j.options.ExpectedLines(stored)
 	apart := stored.Lines.Short(want)

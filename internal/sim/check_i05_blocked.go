@@ -1,6 +1,9 @@
 package sim
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
@@ -10,20 +13,32 @@ import (
 
 // I5: a blocked channel delivers no record until its alignment ends or is
 // cancelled. This is a model of alignment beside the aligner: it sees what
-// channels deliver to a subtask and which records the subtask then takes.
+// channels deliver to a subtask, when snapshots are taken and which records the
+// subtask then takes.
 
 // alignmentCheck is the model for one subtask.
 type alignmentCheck struct {
-	frames  [][]element.Frame // of records, received and not yet taken, by channel
-	barrier ids.CheckpointID  // being aligned
-	newest  ids.CheckpointID  // ever begun
-	has     []bool            // channels that delivered it
+	kinds  []align.ChannelKind
+	frames [][]element.Frame // of records, received and not yet taken, by channel
+	ended  []bool
+	// open are the checkpoints of which a barrier has come and that are neither
+	// complete nor given up, by ID.
+	open    map[ids.CheckpointID]*modelAlignment
+	newest  ids.CheckpointID // ever begun
 	givenUp map[ids.CheckpointID]bool
 }
 
-func newAlignmentCheck(channels int) *alignmentCheck {
+// modelAlignment is one checkpoint in the model.
+type modelAlignment struct {
+	how                element.Alignment
+	arrived, delivered []bool
+	taken              bool
+}
+
+func newAlignmentCheck(kinds []align.ChannelKind) *alignmentCheck {
 	return &alignmentCheck{
-		frames: make([][]element.Frame, channels), has: make([]bool, channels), givenUp: map[ids.CheckpointID]bool{},
+		kinds: kinds, frames: make([][]element.Frame, len(kinds)), ended: make([]bool, len(kinds)),
+		open: map[ids.CheckpointID]*modelAlignment{}, givenUp: map[ids.CheckpointID]bool{},
 	}
 }
 
@@ -45,38 +60,123 @@ func (a *alignmentCheck) channelOf(data []byte) int {
 	return -1
 }
 
-func (a *alignmentCheck) barrierCame(ch int, id ids.CheckpointID) (violated bool) {
-	if a.barrier != 0 && a.has[ch] {
-		return true
-	}
-	if a.givenUp[id] || id < a.barrier || a.barrier == 0 && id <= a.newest {
-		return false
-	}
-	if id > a.barrier {
-		a.barrier, a.newest = id, id
-		clear(a.has)
-	}
-	a.has[ch] = true
-	for _, has := range a.has {
-		if !has {
-			return false
+// blocks reports whether a channel must deliver nothing: it has delivered a
+// barrier that the snapshot still waits for on others, and is not the way back of
+// a loop, on which nobody ever waits.
+func (a *alignmentCheck) blocks(ch int) bool {
+	for _, x := range a.open {
+		if x.delivered[ch] && !x.taken && x.how != element.AtLeastOnce && a.kinds[ch] != align.Feedback {
+			return true
 		}
 	}
-	a.barrier = 0
 	return false
 }
 
-func (a *alignmentCheck) gaveUp(id ids.CheckpointID) {
-	if id == a.barrier {
-		a.barrier = 0
+// isDue reports whether a snapshot is to be taken: an unaligned one as soon as
+// the channels that always align have delivered the barrier, others when all
+// have.
+func (a *alignmentCheck) isDue(x *modelAlignment) bool {
+	for ch, kind := range a.kinds {
+		waits := kind == align.InOrder || kind == align.Overtakable && x.how != element.Unaligned
+		if waits && !x.delivered[ch] && !a.ended[ch] {
+			return false
+		}
 	}
+	return true
+}
+
+// find gives the alignment of a barrier, and begins it; nil for one that comes
+// too late.
+func (a *alignmentCheck) find(b element.Barrier) *modelAlignment {
+	x := a.open[b.Checkpoint]
+	if x == nil {
+		if b.Checkpoint <= a.newest || a.givenUp[b.Checkpoint] {
+			return nil
+		}
+		x = &modelAlignment{how: b.Alignment, arrived: make([]bool, len(a.kinds)), delivered: make([]bool, len(a.kinds))}
+		a.open[b.Checkpoint], a.newest = x, b.Checkpoint
+	}
+	if b.Alignment == element.Unaligned {
+		x.how = element.Unaligned
+	}
+	return x
+}
+
+// arrives follows a barrier into a channel's queue, delivers one whose turn comes.
+func (a *alignmentCheck) arrives(ch int, b element.Barrier) {
+	if x := a.find(b); x != nil {
+		x.arrived[ch] = true
+	}
+}
+
+func (a *alignmentCheck) delivers(ch int, b element.Barrier) {
+	x := a.find(b)
+	if x == nil {
+		return
+	}
+	x.arrived[ch], x.delivered[ch] = true, true
+	// The channel will never deliver what it has not delivered before.
+	for id, older := range a.open {
+		if id < b.Checkpoint && !older.delivered[ch] && !a.ended[ch] {
+			a.gaveUp(id)
+		}
+	}
+}
+
+func (a *alignmentCheck) timesOut(id ids.CheckpointID) {
+	if x := a.open[id]; x != nil && !x.taken && x.how == element.Aligned {
+		x.how = element.Unaligned
+	}
+}
+
+func (a *alignmentCheck) gaveUp(id ids.CheckpointID) {
+	delete(a.open, id)
 	a.givenUp[id] = true
+}
+
+// settle follows what the aligner says: exactly the snapshots that are due are
+// taken, the oldest first.
+func (a *alignmentCheck) settle(actions []align.Action) (wrong string) {
+	for _, x := range actions {
+		switch x.Kind {
+		case align.Snapshot:
+			id := x.Barrier.Checkpoint
+			m := a.open[id]
+			if m == nil || m.taken || !a.isDue(m) || m.how != x.Barrier.Alignment {
+				return "takes " + x.String() + ", which is not due"
+			}
+			m.taken = true
+			for older, y := range a.open {
+				if older < id && !y.taken {
+					a.gaveUp(older)
+				}
+			}
+		case align.Abandon:
+			a.gaveUp(x.Barrier.Checkpoint)
+		case align.Block, align.Release, align.Arm, align.Collected:
+		}
+	}
+	for id, x := range a.open {
+		if !x.taken && a.isDue(x) {
+			return fmt.Sprintf("does not take snapshot %d, which is due", id)
+		}
+		all := x.taken
+		for ch := range a.kinds {
+			all = all && (x.arrived[ch] || a.ended[ch])
+		}
+		if all {
+			delete(a.open, id)
+		}
+	}
+	return ""
 }
 
 // newAligner makes the aligner of a subtask: production's, or what a plant
 // puts in its place, watched.
 func (h *host) newAligner(kinds []align.ChannelKind) subtask.Aligner {
-	var inner subtask.Aligner = align.New(kinds)
+	h.kinds = slices.Clone(kinds)
+	given := h.x.c.plantedKinds(kinds)
+	var inner subtask.Aligner = align.New(given)
 	if h.x.c.plant == ForgetsToBlock {
 		inner = &forgetfulAligner{Aligner: inner, c: h.x.c}
 	}
@@ -89,16 +189,31 @@ type watchedAligner struct {
 	h *host
 }
 
+// Arrived implements subtask.Aligner.
+func (w *watchedAligner) Arrived(ch int, b element.Barrier) []align.Action {
+	w.h.alignment.arrives(ch, b)
+	actions := w.Aligner.Arrived(ch, b)
+	w.compare(actions)
+	return actions
+}
+
 // Barrier implements subtask.Aligner.
 func (w *watchedAligner) Barrier(ch int, b element.Barrier) []align.Action {
-	if w.h.alignment.barrierCame(ch, b.Checkpoint) {
+	if w.h.alignment.blocks(ch) {
 		w.h.x.c.fail("I5", "%s: blocked channel %d delivered barrier %d", w.h.name, ch, b.Checkpoint)
 	}
+	w.h.alignment.delivers(ch, b)
 	actions := w.Aligner.Barrier(ch, b)
-	w.compare()
-	for _, x := range actions {
-		w.h.x.c.trace.add("%s: barrier %d on channel %d: %s", w.h.name, b.Checkpoint, ch, x)
-	}
+	w.compare(actions)
+	return actions
+}
+
+// Timeout implements subtask.Aligner.
+func (w *watchedAligner) Timeout(id ids.CheckpointID) []align.Action {
+	w.h.alignment.timesOut(id)
+	w.h.x.c.result.TimedOut++
+	actions := w.Aligner.Timeout(id)
+	w.compare(actions)
 	return actions
 }
 
@@ -106,7 +221,7 @@ func (w *watchedAligner) Barrier(ch int, b element.Barrier) []align.Action {
 func (w *watchedAligner) CancelMarker(ch int, id ids.CheckpointID) []align.Action {
 	w.h.alignment.gaveUp(id)
 	actions := w.Aligner.CancelMarker(ch, id)
-	w.compare()
+	w.compare(actions)
 	return actions
 }
 
@@ -114,17 +229,32 @@ func (w *watchedAligner) CancelMarker(ch int, id ids.CheckpointID) []align.Actio
 func (w *watchedAligner) Abort(id ids.CheckpointID) []align.Action {
 	w.h.alignment.gaveUp(id)
 	actions := w.Aligner.Abort(id)
-	w.compare()
+	w.compare(actions)
 	return actions
 }
 
-// compare demands that the aligner blocks the channels that the model blocks,
-// and no other: one that is held for nothing holds up the next checkpoint.
-func (w *watchedAligner) compare() {
-	a := w.h.alignment
-	for ch, has := range a.has {
-		if want := a.barrier != 0 && has; want != w.IsBlocked(ch) {
-			w.h.x.c.fail("I5", "%s: channel %d should be blocked: %t, the aligner says %t", w.h.name, ch, want, !want)
+// EndOfPartition implements subtask.Aligner.
+func (w *watchedAligner) EndOfPartition(ch int) []align.Action {
+	w.h.alignment.ended[ch] = true
+	actions := w.Aligner.EndOfPartition(ch)
+	w.compare(actions)
+	return actions
+}
+
+// compare demands that the aligner takes the snapshots that the model takes,
+// and blocks the channels that it blocks, and no other: one that is held for
+// nothing holds up the next checkpoint.
+func (w *watchedAligner) compare(actions []align.Action) {
+	c, a := w.h.x.c, w.h.alignment
+	for _, x := range actions {
+		c.trace.add("%s: %s", w.h.name, x)
+	}
+	if wrong := a.settle(actions); wrong != "" {
+		c.fail("I5", "%s %s", w.h.name, wrong)
+	}
+	for ch := range a.kinds {
+		if want := a.blocks(ch); want != w.IsBlocked(ch) {
+			c.fail("I5", "%s: channel %d should be blocked: %t, the aligner says %t", w.h.name, ch, want, !want)
 		}
 	}
 }
@@ -154,11 +284,17 @@ func (w *watchedInput) Process(data []byte, pace *operator.Pace) (consumed, reco
 	h := w.c.stepped
 	a := h.alignment
 	ch := a.channelOf(data)
+	if ch < 0 && h.inFlight {
+		// From the restored checkpoint. That each comes once, the oracle knows.
+		consumed, records, err = w.Input.Process(data, pace)
+		w.c.result.RestoredInFlight += records
+		return consumed, records, err
+	}
 	if ch < 0 {
 		w.c.fail("I5", "%s takes records that no channel delivered next", h.name)
 	}
-	if a.barrier != 0 && a.has[ch] {
-		w.c.fail("I5", "%s takes records of channel %d, which is blocked for checkpoint %d", h.name, ch, a.barrier)
+	if a.blocks(ch) {
+		w.c.fail("I5", "%s takes records of channel %d, which is blocked", h.name, ch)
 	}
 	consumed, records, err = w.Input.Process(data, pace)
 	if consumed == len(data) {

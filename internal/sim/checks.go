@@ -45,6 +45,9 @@ type checks struct {
 	abandoned map[string]ids.FencingToken
 	// swept is when leftovers below a URI were last looked for.
 	swept map[string]time.Duration
+	// unswept are the URIs below which a driver gave up to look for them, the
+	// store having failed it too often.
+	unswept map[string]bool
 }
 
 func newChecks() checks {
@@ -55,7 +58,7 @@ func newChecks() checks {
 		attempts:    map[attemptName]*attemptCheck{},
 		unpublished: map[checkpointName]ids.FencingToken{},
 		triggered:   map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
-		written: map[string]time.Duration{}, swept: map[string]time.Duration{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
+		written: map[string]time.Duration{}, swept: map[string]time.Duration{}, unswept: map[string]bool{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
 	}
 }
 

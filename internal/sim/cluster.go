@@ -81,6 +81,12 @@ type Result struct {
 	// there a second time, in at-least-once mode.
 	Modes      [simjob.Modes]int
 	Duplicates int
+	// TimedOut counts alignments that went on unaligned; InFlight records that
+	// checkpoints hold, RestoredInFlight those that were taken from them, and
+	// Rekeyed parts of them that were given away by key.
+	TimedOut, InFlight, RestoredInFlight, Rekeyed int
+	// Drains are stops that drained.
+	Drains int
 	// Rescales counts jobs that went on elsewhere, by how they were ended;
 	// Claims those that claimed what they started from, Refused submissions
 	// with another max parallelism.
@@ -192,6 +198,9 @@ func (c *cluster) run() {
 		c.submit(c.newApp(nil), submission{options: *second, inFiles: c.options.InFiles})
 		c.result.Beside++
 	}
+	for _, a := range c.apps {
+		c.result.Modes[a.last().options.Mode]++
+	}
 	c.startJobManager()
 	c.users.begin()
 	c.scheduleFault()
@@ -255,10 +264,23 @@ func (c *cluster) executorOf(id ids.ExecutorID) *executor {
 // coordinatorConfig is what production makes of the configuration.
 func (c *cluster) coordinatorConfig(j *job) coordinator.Config {
 	o := c.options
+	mode := coordinator.ExactlyOnce
+	if j.options.Mode == simjob.AtLeastOnce {
+		mode = coordinator.AtLeastOnce
+	}
+	concurrent, timeout := o.MaxConcurrent, time.Duration(0)
+	unaligned := j.options.Mode == simjob.Unaligned || j.options.Mode == simjob.AlignedTimeout
+	if unaligned {
+		concurrent = 1
+	}
+	if j.options.Mode == simjob.AlignedTimeout {
+		timeout = o.AlignedTimeout
+	}
 	return coordinator.Config{
 		Job: j.id, JobName: j.name, RestoreFrom: j.restoreFrom(), ClaimRestored: j.claim,
 		Checkpointing: coordinator.CheckpointConfig{
-			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: o.MaxConcurrent,
+			Mode: mode, Unaligned: unaligned, AlignedTimeout: timeout,
+			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: concurrent,
 			TolerableFailures: o.TolerableFailures, Incremental: o.Incremental, Retained: o.Retained, Retention: o.Retention,
 		},
 		Restart: coordinator.RestartConfig{

@@ -52,6 +52,14 @@ func (x *executor) deploy(e coordinator.DeployTasks) {
 	for _, d := range e.Tasks {
 		h := &host{x: x, id: d.Subtask, aborted: map[ids.CheckpointID]bool{}, name: fmt.Sprintf("%s@%s", d.Subtask, x.id.Attempt)}
 		d = x.c.plantedDeployment(d)
+		h.inFlight = len(d.InFlight) > 0
+		for _, in := range d.InFlight {
+			for _, p := range in.Parts {
+				if p.Rekey {
+					x.c.result.Rekeyed++
+				}
+			}
+		}
 		config := subtask.Config{
 			Job: x.job.id, Attempt: x.id.Attempt, Program: x.job.program, Graph: &x.job.graph, Deployment: d,
 			RestoredCheckpoint: e.Plan.RestoredCheckpoint, RestoreBase: e.Plan.RestoreBase,

@@ -49,6 +49,13 @@ const (
 	ReusesUnpublished
 	SweepsBlindly
 	FallsBackOnFailedRead
+	OvertakesInOrder
+	ForgetsInFlight
+	RestoresInFlightTwice
+	ForgetsUnreadRest
+	AcknowledgesBeforeInFlight
+	RestoresLaterPositions
+	SubsumesSavepoints
 
 	plants
 )
@@ -79,6 +86,13 @@ var plantTexts = [plants]struct{ name, text string }{
 	ReusesUnpublished:           {"reuses-unpublished", "subtasks take what they acknowledged last for the base of what comes next, published or not"},
 	SweepsBlindly:               {"sweeps-blindly", "shared files of fenced attempts go, whoever refers to them"},
 	FallsBackOnFailedRead:       {"falls-back-on-failed-read", "state that a task cannot read counts as broken, and is not read again"},
+	OvertakesInOrder:            {"overtakes-in-order", "a barrier overtakes records on broadcast and forward edges, too"},
+	ForgetsInFlight:             {"forgets-in-flight", "records in flight are not restored"},
+	RestoresInFlightTwice:       {"restores-in-flight-twice", "records in flight are restored twice"},
+	ForgetsUnreadRest:           {"forgets-unread-rest", "of a file of records in flight the last part is left out"},
+	AcknowledgesBeforeInFlight:  {"acknowledges-before-in-flight", "a snapshot is acknowledged without what it has in flight"},
+	RestoresLaterPositions:      {"restores-later-positions", "a source goes on a record behind where its checkpoint stood"},
+	SubsumesSavepoints:          {"subsumes-savepoints", "a checkpoint that completes gives up an older savepoint"},
 }
 
 // String names the plant as flags do.
@@ -114,6 +128,12 @@ func (p Plant) mayStrike(o Options) bool {
 		return o.Odds[StoreBefore] > 0 && o.Retained > 1
 	case UnknownIsFailure:
 		return o.Odds[StoreAfter] > 0
+	case OvertakesInOrder, ForgetsInFlight, RestoresInFlightTwice, ForgetsUnreadRest, AcknowledgesBeforeInFlight:
+		return o.Job.Mode == simjob.Unaligned || o.Job.Mode == simjob.AlignedTimeout
+	case RestoresLaterPositions:
+		return o.Job.Mode == simjob.AtLeastOnce
+	case SubsumesSavepoints:
+		return o.Savepoints > 0 && o.MaxConcurrent > 1
 	case NoPlant, ForgetsToBlock, NotifiesBeforePublication, AcknowledgesBeforePersisted, ReusesIDs, OldTokenPublishes, LosesFrames,
 		ReordersBarriers, ForgetsToDiscard, DiscardsLatest, ForgetsCommits, ErrorIsAbsence, AbortsTooMuch, plants:
 	}
@@ -155,6 +175,20 @@ func (f *forgetfulAligner) Barrier(ch int, b element.Barrier) []align.Action {
 		}
 	}
 	return kept
+}
+
+// plantedKinds makes an aligner take channels for what they are not.
+func (c *cluster) plantedKinds(kinds []align.ChannelKind) []align.ChannelKind {
+	if c.plant != OvertakesInOrder {
+		return kinds
+	}
+	kinds = slices.Clone(kinds)
+	for i, kind := range kinds {
+		if kind == align.InOrder {
+			kinds[i] = align.Overtakable
+		}
+	}
+	return kinds
 }
 
 // planted makes a driver's mistakes: it gives what is carried out in place of

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weirstream/weir/internal/sim/simjob"
 )
 
 var (
@@ -89,6 +91,11 @@ func TestSim(t *testing.T) {
 			t.Errorf("no seed had a rescale by %s", kind)
 		}
 	}
+	for mode, n := range total.Modes {
+		if n == 0 {
+			t.Errorf("no seed had a job in mode %s", simjob.Mode(mode))
+		}
+	}
 	for what, n := range map[string]int{
 		"savepoint": total.Savepoints, "cancel": total.Cancels, "fenced leader": total.Fenced, "claim": total.Claims,
 		"refused max parallelism": total.Refused, "event-time timer": total.EventTimers, "processing-time timer": total.ProcessingTimers,
@@ -96,6 +103,9 @@ func TestSim(t *testing.T) {
 		"shared file uploaded": total.SharedUploaded, "shared file reused": total.SharedReused, "shared file deleted": total.SharedDeleted,
 		"restore from files": total.FromFiles, "file that was read locally": total.LocalFiles, "job that went on with another backend": total.OtherBackend,
 		"stopped job without end": total.Stops, "run of two jobs": total.Beside,
+		"output record that came again in at-least-once mode": total.Duplicates, "alignment that timed out": total.TimedOut,
+		"record in flight in a checkpoint": total.InFlight, "restored record in flight": total.RestoredInFlight,
+		"record in flight given away by key": total.Rekeyed, "drained stop": total.Drains,
 		"fallback": total.Fallbacks, "transaction taken back": total.Revoked, "job that failed for a corrupt checkpoint": total.FailedCorrupt,
 	} {
 		if n == 0 {

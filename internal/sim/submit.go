@@ -18,7 +18,9 @@ import (
 // jobCode is what a job's binary has in memory.
 type jobCode struct {
 	program *operator.Program
-	graph   graph.ExecutionGraph
+	// code is the same program, unwatched.
+	code  *operator.Program
+	graph graph.ExecutionGraph
 }
 
 // submission is a job as its user submits it.
@@ -62,6 +64,9 @@ func (c *cluster) submit(a *app, s submission) {
 		submission: s,
 	}
 	program, err := simjob.Program(s.options, a.world)
+	if err == nil {
+		j.code, err = simjob.Program(s.options, simjob.NewWorld())
+	}
 	if err == nil {
 		c.observeInputs(program)
 		c.observeGenerators(program)
@@ -117,6 +122,8 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 		c.fail("I7", "%s is %s, though its max parallelism is not that of what it started from", j.name, status)
 	}
 	switch {
+	case c.isDrained(c.latest(j)):
+		// Event time has come to its end: no record is read behind it.
 	case status == coordinator.FinishedStatus && record.StopSavepoint && j.plan != nil:
 		c.resume(j, c.latest(j), StopWithSavepoint)
 	case status == coordinator.CanceledStatus && j.savepoint != "":
@@ -129,6 +136,11 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 	case status == coordinator.CanceledStatus && j.resumes:
 		c.resume(j, c.latest(j), CancelAndResume)
 	}
+}
+
+// isDrained reports whether a checkpoint is the savepoint of a stop that drained.
+func (c *cluster) isDrained(p *published) bool {
+	return p != nil && c.checks.triggered[checkpointName{p.checkpoint.Job, p.checkpoint.ID}].barrier.Drain
 }
 
 // resume submits the job that goes on where another has ended.

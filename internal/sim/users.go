@@ -21,7 +21,7 @@ func (u *users) begin() {
 	u.open = map[coordinator.RequestID]func(coordinator.Answer){}
 	for range c.options.Savepoints {
 		c.at(c.between(0, c.options.Safety), "savepoint", func() {
-			u.savepoint(c.anyApp().last(), false, 3, func(string) {})
+			u.savepoint(c.anyApp().last(), false, false, 3, func(string) {})
 		})
 	}
 	for _, a := range c.apps {
@@ -70,21 +70,24 @@ func (u *users) answered(d *jobDriver, a coordinator.Answer) {
 }
 
 // savepoint asks for a savepoint until there is one or the tries are over.
-func (u *users) savepoint(j *job, stop bool, tries int, done func(path string)) {
+func (u *users) savepoint(j *job, stop, drain bool, tries int, done func(path string)) {
 	c := u.c
 	if j.ended || tries == 0 || c.healed && !stop && tries < 50 {
 		return
 	}
 	ask := func(id coordinator.RequestID) coordinator.Event {
-		return coordinator.SavepointRequested{Request: id, Dir: savepointDir, Stop: stop}
+		return coordinator.SavepointRequested{Request: id, Dir: savepointDir, Stop: stop, Drain: drain}
 	}
 	u.ask(j, ask, func(a coordinator.Answer) {
 		if a.Error == "" {
 			c.result.Savepoints++
+			if drain {
+				c.result.Drains++
+			}
 			done(a.Path)
 			return
 		}
-		c.after(c.between(100*time.Millisecond, time.Second), "ask again", func() { u.savepoint(j, stop, tries-1, done) })
+		c.after(c.between(100*time.Millisecond, time.Second), "ask again", func() { u.savepoint(j, stop, drain, tries-1, done) })
 	})
 }
 
@@ -97,7 +100,7 @@ func (u *users) stopForGood(a *app) {
 	}
 	if j := a.last(); !j.isRefused() && !j.resumes {
 		j.plan = nil
-		u.savepoint(j, true, 1, func(string) { c.result.Stops++ })
+		u.savepoint(j, true, c.random.IntN(3) == 0, 1, func(string) { c.result.Stops++ })
 	}
 	c.after(c.between(200*time.Millisecond, 2*time.Second), "stop again", func() { u.stopForGood(a) })
 }
@@ -128,12 +131,12 @@ func (u *users) rescale(a *app, x *Rescale) {
 	j.plan = x
 	switch x.How {
 	case StopWithSavepoint:
-		u.savepoint(j, true, x.Tries, func(string) {})
+		u.savepoint(j, true, x.Drain, x.Tries, func(string) {})
 	case CancelAndResume:
 		j.resumes = true
 		u.cancel(j)
 	case SavepointAndCancel:
-		u.savepoint(j, false, x.Tries, func(path string) {
+		u.savepoint(j, false, false, x.Tries, func(path string) {
 			c.after(c.between(0, time.Second), "cancel", func() {
 				if !j.resumes && !j.ended {
 					j.resumes, j.savepoint, j.plan = true, path, x

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirstream/weir/pkg/graph"
 	weirids "github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/snapshot"
@@ -64,14 +65,25 @@ const (
 	splitTimesList   = "split-times"
 )
 
-// ReadStored reads a checkpoint of the job; read gives the bytes of a handle,
+// ReadStored reads a checkpoint of the job, whose code and graph are given; read gives the bytes of a handle,
 // scratch is a directory for the files of its state backend, which are kept
 // there for the next checkpoint of the job. It refuses key groups that two subtasks stored, or that nobody did (I7).
-func (o Options) ReadStored(c *snapshot.CompletedCheckpoint, scratch string, read func(snapshot.StateHandle) ([]byte, error)) (*Stored, error) {
+func (o Options) ReadStored(c *snapshot.CompletedCheckpoint, code *operator.Program, g *graph.ExecutionGraph, scratch string, read func(snapshot.StateHandle) ([]byte, error)) (*Stored, error) {
 	out := newStored()
 	out.Positions = make([]uint64, o.splits())
 	for _, op := range c.Operators {
 		if err := o.readOperator(&op, scratch, read, out); err != nil {
+			return out, err
+		}
+	}
+	for _, in := range c.InFlight {
+		data, err := read(in.Handle)
+		for _, p := range in.Parts {
+			if err == nil {
+				err = o.readInFlight(code, g.Edges[p.Edge].Edge, data[p.Offset:p.Offset+p.Length], &out.Flight)
+			}
+		}
+		if err != nil {
 			return out, err
 		}
 	}

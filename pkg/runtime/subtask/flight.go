@@ -100,6 +100,9 @@ func (f *flight) release() {
 		}
 	}
 	f.in, f.out, f.open, f.bytes = nil, nil, nil, 0
+	// One that is given up may stay until its state is stored: nothing more is
+	// collected for it, and its barrier need not overtake any more.
+	f.collecting, f.waiting = false, 0
 }
 
 // beginFlight starts to collect for a snapshot, if there may be something.

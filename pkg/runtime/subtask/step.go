@@ -236,6 +236,11 @@ func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 	invariant.Check(!c.blocked, "I5", "blocked channel %d of subtask %s delivered records", ch, s.id)
 	s.chain.Time.Timestamp = operator.NoTimestamp
 	if c.kind == align.Feedback {
+		if s.endedState() {
+			s.failed(operator.Permanentf("records came round the loop after it had ended: its operators must emit nothing in Finish that goes round"),
+				s.head().Context.Operator)
+			return
+		}
 		if err := s.loop.load(f); err != nil {
 			s.failed(err, s.head().Context.Operator)
 			return
