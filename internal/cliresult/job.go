@@ -99,8 +99,9 @@ type Executor struct {
 
 // Statuses of checkpoints, in Flink's words.
 const (
-	CheckpointCompleted = "COMPLETED"
-	CheckpointFailed    = "FAILED"
+	CheckpointInProgress = "IN_PROGRESS"
+	CheckpointCompleted  = "COMPLETED"
+	CheckpointFailed     = "FAILED"
 )
 
 // Checkpoint is one checkpoint or savepoint of a job.

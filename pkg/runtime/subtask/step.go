@@ -103,7 +103,7 @@ func (s *Subtask) list(uid ids.OperatorUID) {
 
 // fetch asks for the next batch if there is none and none is on its way.
 func (s *Subtask) fetch() {
-	if !s.isSource || s.phase != running || s.paused || s.fetching {
+	if !s.isSource || s.wasEnded || s.phase != running || s.paused || s.fetching {
 		return
 	}
 	run, ok := s.chain.Source.NextFetch()
@@ -127,6 +127,14 @@ func (s *Subtask) fetch() {
 func (s *Subtask) stepSource() bool {
 	if s.paused {
 		return false
+	}
+	if s.wasEnded {
+		// A source that was drained has splits with a rest, which is not read.
+		if s.ending {
+			return false
+		}
+		s.reachEndOfData()
+		return true
 	}
 	if !s.chain.Source.HasBatch() {
 		if s.chain.Source.Ended() && !s.ending && !s.fetching {
