@@ -72,6 +72,17 @@ SEED_BASE ?= 1
 sim: ## simulated clusters under faults: make sim SEEDS=1000 SEED_BASE=1, or PLANT=forgets-to-block
 	go test ./internal/sim -run 'TestSim$$' -count=1 -v -timeout 60m -sim.seeds=$(SEEDS) -sim.base=$(SEED_BASE) -sim.plant=$(PLANT)
 
+.PHONY: sim-plants
+sim-plants: ## the bugs that can be planted in the simulator, for make sim PLANT=name
+	@go test ./internal/sim -run TestPlantsAreDescribed -count=1 -sim.plants | grep -v '^\(PASS\|ok \)'
+
+FRESH_BASE := $(shell date +%s)000
+
+.PHONY: sim-fresh
+sim-fresh: ## simulated clusters from seeds that nobody has run: 8 minutes, and at least 5000
+	@echo "the first seed is $(FRESH_BASE): make sim SEEDS=5000 SEED_BASE=$(FRESH_BASE) runs the same"
+	go test ./internal/sim -run 'TestSim$$' -count=1 -v -timeout 30m -sim.for=8m -sim.seeds=5000 -sim.base=$(FRESH_BASE)
+
 .PHONY: test-e2e
 test-e2e: build $(VERSITYGW) ## tests with real processes and a real S3 server
 	go test -tags e2e -count=1 -timeout 25m ./test/e2e/...

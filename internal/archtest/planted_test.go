@@ -58,6 +58,11 @@ func TestChecksNoticeWhatIsPlanted(t *testing.T) {
 		{"skip", "pkg/state/a_test.go", `import "testing"; func f(t *testing.T) { t.Skip() }`, skips, "skips a test"},
 		{"short", "pkg/state/a_test.go", `import "testing"; func f() { testing.Short() }`, skips, "skips a test"},
 		{"skip of something else", "pkg/state/a_test.go", `import "testing"; func f() { reader.Skip(3) }`, skips, ""},
+		{"copied aligner", "internal/sim/a.go", `type a struct{ n int }; func (*a) Barrier() {}; func (*a) CancelMarker() {}; func (*a) IsBlocked() {}`, copiedMachines, "no copy of it"},
+		{"watched aligner", "internal/sim/a.go", `type a struct{ subtask.Aligner }; func (*a) Barrier() {}; func (*a) CancelMarker() {}`, copiedMachines, ""},
+		{"copied coordinator", "internal/sim/a.go", `type a struct{ n int }; func (*a) Step() {}; func (*a) nextDeadline() {}`, copiedMachines, "no copy of it"},
+		{"copied subtask", "internal/sim/simjob/a.go", `func (a) Trigger() {}; func (a) NotifyComplete() {}; func (a) NotifyAborted() {}`, copiedMachines, "no copy of it"},
+		{"aligner at home", "pkg/runtime/align/a.go", `func (a) Barrier() {}; func (a) CancelMarker() {}`, copiedMachines, ""},
 		{"work left over", "pkg/state/a.go", "// " + unfinished[0] + ": more\nvar a int", leftovers, "finish it"},
 		{"invariant", "pkg/state/a.go", `import "github.com/weirstream/weir/internal/invariant"; func f() { invariant.Check(true, "I3", "") }`, invariantsOf, "I3"},
 	} {

@@ -212,7 +212,7 @@ var refusedModules = map[string]string{
 
 // simulatorImports are what internal/sim has to run: production's code and no copy of it.
 var simulatorImports = []string{
-	"pkg/coordinator", "pkg/coordinator/slots", "pkg/runtime/subtask", "pkg/statebackend/memory",
+	"pkg/coordinator", "pkg/coordinator/slots", "pkg/runtime/subtask", "pkg/runtime/align", "pkg/statebackend/memory",
 }
 
 // alignerUser steps the aligner for production and simulator alike.

@@ -40,6 +40,8 @@ var benchmarks = []benchmark{
 	{name: "exchange_vs_raw_grpc", onCluster: true, run: exchangeVsRawGRPC},
 	{name: "allocations", onCluster: true, run: allocations},
 	{name: "latency", onCluster: true, run: latency},
+	{name: "throughput_with_checkpoints_vs_without", onCluster: true, run: withCheckpoints},
+	{name: "unaligned_vs_aligned_duration", onCluster: true, run: unalignedVsAligned},
 }
 
 type benchmark struct {

@@ -64,12 +64,14 @@ type Vertex struct {
 	Parallelism int32  `json:"parallelism"`
 	// Records of the current attempt, from and to other vertices; what a source
 	// reads counts as in, what a sink writes does not count as out.
-	RecordsIn      int64            `json:"records_in"`
-	RecordsOut     int64            `json:"records_out"`
-	RecordsInRate  float64          `json:"records_in_rate"`
-	RecordsOutRate float64          `json:"records_out_rate"`
-	Tasks          map[string]int32 `json:"tasks"`
-	Subtasks       []Subtask        `json:"subtasks"`
+	RecordsIn      int64   `json:"records_in"`
+	RecordsOut     int64   `json:"records_out"`
+	RecordsInRate  float64 `json:"records_in_rate"`
+	RecordsOutRate float64 `json:"records_out_rate"`
+	// SpilledBytes came round a loop and were put on disk.
+	SpilledBytes int64            `json:"spilled_bytes,omitempty"`
+	Tasks        map[string]int32 `json:"tasks"`
+	Subtasks     []Subtask        `json:"subtasks"`
 }
 
 // Subtask is one parallel instance of a vertex.
@@ -99,8 +101,9 @@ type Executor struct {
 
 // Statuses of checkpoints, in Flink's words.
 const (
-	CheckpointCompleted = "COMPLETED"
-	CheckpointFailed    = "FAILED"
+	CheckpointInProgress = "IN_PROGRESS"
+	CheckpointCompleted  = "COMPLETED"
+	CheckpointFailed     = "FAILED"
 )
 
 // Checkpoint is one checkpoint or savepoint of a job.

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/weirstream/weir/pkg/coordinator"
 )
 
@@ -12,7 +14,8 @@ func (c *cluster) checkProgress() {
 	if c.isDone() {
 		return
 	}
-	j := c.jobs[len(c.jobs)-1]
+	i := slices.IndexFunc(c.apps, func(a *app) bool { return !a.isDone() })
+	j := c.apps[i].last()
 	status := "no JobManager leads"
 	if c.leader != nil && c.leader.driverOf(j) != nil {
 		s := c.leader.driverOf(j).machine.Status()
@@ -26,8 +29,10 @@ func (c *cluster) checkProgress() {
 
 // checkFinally looks at what is left when everything has settled.
 func (c *cluster) checkFinally() {
-	j := c.jobs[len(c.jobs)-1]
-	c.checkOutputAtEnd(j, j.status == coordinator.FinishedStatus)
+	for _, a := range c.apps {
+		j := a.last()
+		c.checkOutputAtEnd(j, j.status == coordinator.FinishedStatus)
+	}
 	for _, tm := range c.taskManagers {
 		if len(tm.executors) > 0 {
 			c.fail("progress", "%s still runs %s", tm.id, tm.executors[0].name)

@@ -17,15 +17,6 @@ type checks struct {
 	// published are the checkpoints and savepoints that a record has named.
 	published map[checkpointName]*published
 	byURI     map[string]*published
-	// fork is the savepoint that a user went back to, forkedAt how many jobs
-	// there were then. What they commit behind it is not in the output that the
-	// later ones write.
-	fork     *published
-	forkedAt uint64
-	// forkPending are the records that the savepoint is still to commit.
-	forkPending map[simjob.Count]bool
-	// forgotten are transactions that were visible when a user went back.
-	forgotten map[string]bool
 	// frozen are the clocks of snapshots.
 	frozen map[checkpointName]*frozenClocks
 	// allowed are the transactions that a published checkpoint has; only they
@@ -35,12 +26,13 @@ type checks struct {
 	needed map[string]ids.CheckpointID
 	// aborted are the transactions that a cancelled subtask has given up.
 	aborted map[string]bool
-	// visible are the output records so far, most the largest count by key.
-	visible map[simjob.Count]bool
 	// attempts is what is known of each attempt.
 	attempts map[attemptName]*attemptCheck
 	// triggered has the barrier and the token of every checkpoint.
 	triggered map[checkpointName]triggered
+	// unpublished are the checkpoints of which a coordinator was told that they
+	// are not published, with its token.
+	unpublished map[checkpointName]ids.FencingToken
 	// referenced are the objects that must not be deleted.
 	referenced map[string]bool
 	// deleted are the objects that were deleted, written when the others were.
@@ -53,17 +45,20 @@ type checks struct {
 	abandoned map[string]ids.FencingToken
 	// swept is when leftovers below a URI were last looked for.
 	swept map[string]time.Duration
+	// unswept are the URIs below which a driver gave up to look for them, the
+	// store having failed it too often.
+	unswept map[string]bool
 }
 
 func newChecks() checks {
 	return checks{
 		records: map[ids.JobID]checkpointstore.JobRecord{}, published: map[checkpointName]*published{}, byURI: map[string]*published{},
-		forgotten: map[string]bool{}, frozen: map[checkpointName]*frozenClocks{},
-
+		frozen:  map[checkpointName]*frozenClocks{},
 		allowed: map[string]bool{}, needed: map[string]ids.CheckpointID{}, aborted: map[string]bool{},
-		visible: map[simjob.Count]bool{}, attempts: map[attemptName]*attemptCheck{},
-		triggered: map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
-		written: map[string]time.Duration{}, swept: map[string]time.Duration{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
+		attempts:    map[attemptName]*attemptCheck{},
+		unpublished: map[checkpointName]ids.FencingToken{},
+		triggered:   map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
+		written: map[string]time.Duration{}, swept: map[string]time.Duration{}, unswept: map[string]bool{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
 	}
 }
 

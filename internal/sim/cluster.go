@@ -23,8 +23,8 @@ type cluster struct {
 	result  Result
 
 	storage *storage
-	world   *simjob.World
-	jobs    []*job
+	apps    []*app
+	jobs    []*job // of all apps, by number
 	users   users
 	// corrupts is how often files were damaged.
 	corrupts int
@@ -75,6 +75,18 @@ type Result struct {
 	Elapsed                       time.Duration // virtual
 	Attempts, Restores, Completed int
 	Savepoints, Cancels           int
+	// Stops are jobs without end that were stopped; Beside are runs of two jobs.
+	Stops, Beside int
+	// Modes counts the apps by their mode; Duplicates are output records that are
+	// there a second time, in at-least-once mode.
+	Modes      [simjob.Modes]int
+	Duplicates int
+	// TimedOut counts alignments that went on unaligned; InFlight records that
+	// checkpoints hold, RestoredInFlight those that were taken from them, and
+	// Rekeyed parts of them that were given away by key.
+	TimedOut, InFlight, RestoredInFlight, Rekeyed int
+	// Drains are stops that drained.
+	Drains int
 	// Rescales counts jobs that went on elsewhere, by how they were ended;
 	// Claims those that claimed what they started from, Refused submissions
 	// with another max parallelism.
@@ -102,6 +114,8 @@ type Result struct {
 type Config struct {
 	Seed  uint64
 	Plant Plant
+	// Options, if not nil, stand in for those that are drawn.
+	Options *Options
 	// Trace takes every line, if not nil.
 	Trace io.Writer
 }
@@ -115,8 +129,13 @@ const settleBudget = 60 * time.Second
 
 // Run runs one seed to its end, or to the first broken rule.
 func Run(config Config) Result {
+	options := config.Options
+	if options == nil {
+		drawn := Draw(config.Seed)
+		options = &drawn
+	}
 	c := &cluster{
-		options: Draw(config.Seed), plant: config.Plant, world: simjob.NewWorld(),
+		options: *options, plant: config.Plant,
 		links: map[linkKey]*link{}, everyManager: map[ids.TaskManagerID]*taskManager{},
 	}
 	c.random = rand.New(rand.NewPCG(config.Seed, runStream))
@@ -124,20 +143,6 @@ func Run(config Config) Result {
 	c.result = Result{Seed: config.Seed, Options: c.options}
 	c.storage = newStorage(c)
 	c.checks = newChecks()
-	c.world.Observer = &simjob.Observer{
-		Record: c.interrupt, Fails: c.userCodeFails, Opened: c.checkOpened, Restored: c.checkRestored, Committed: c.checkCommitted,
-		Aborted: c.checkAborted, Revoked: c.checkRevoked, Abandoned: c.isAbandoned, Frozen: c.noteFrozen, Expires: c.checkExpires, Fired: c.noteFired,
-		Broken: func(rule, message string) { c.fail(rule, "%s: %s", c.stepped.name, message) },
-	}
-	if c.plant == DropsTimers {
-		c.world.DropsTimers = func() bool { return c.chance(10 * plantOdds) }
-	}
-	if c.plant == TTLGoesBack {
-		c.world.BadTTL = func() int64 { return c.stepped.hostNow().UnixMilli() }
-	}
-	if c.plant == ForgetsCommits {
-		c.world.Forgets = func() bool { return c.chance(plantOdds) }
-	}
 	c.users.c = c
 	if c.options.InFiles {
 		disks, err := os.MkdirTemp("", "weir-sim-")
@@ -188,7 +193,14 @@ func (c *cluster) run() {
 		c.clocks = append(c.clocks, c.between(-500*time.Millisecond, 500*time.Millisecond))
 		c.startTaskManager(host, 0)
 	}
-	c.submit(submission{options: c.options.Job, inFiles: c.options.InFiles})
+	c.submit(c.newApp(c.options.Rescales), submission{options: c.options.Job, inFiles: c.options.InFiles})
+	if second := c.options.Second; second != nil {
+		c.submit(c.newApp(nil), submission{options: *second, inFiles: c.options.InFiles})
+		c.result.Beside++
+	}
+	for _, a := range c.apps {
+		c.result.Modes[a.last().options.Mode]++
+	}
 	c.startJobManager()
 	c.users.begin()
 	c.scheduleFault()
@@ -215,13 +227,11 @@ func (c *cluster) run() {
 	c.checkFinally()
 }
 
-// isDone reports whether the last job has ended and no other follows.
-func (c *cluster) isDone() bool { return c.jobs[len(c.jobs)-1].ended }
-
 // job is one job as it was submitted.
 type job struct {
 	id   ids.JobID
 	name string
+	app  *app
 	submission
 	jobCode
 	ended  bool
@@ -254,10 +264,23 @@ func (c *cluster) executorOf(id ids.ExecutorID) *executor {
 // coordinatorConfig is what production makes of the configuration.
 func (c *cluster) coordinatorConfig(j *job) coordinator.Config {
 	o := c.options
+	mode := coordinator.ExactlyOnce
+	if j.options.Mode == simjob.AtLeastOnce {
+		mode = coordinator.AtLeastOnce
+	}
+	concurrent, timeout := o.MaxConcurrent, time.Duration(0)
+	unaligned := j.options.Mode == simjob.Unaligned || j.options.Mode == simjob.AlignedTimeout
+	if unaligned {
+		concurrent = 1
+	}
+	if j.options.Mode == simjob.AlignedTimeout {
+		timeout = o.AlignedTimeout
+	}
 	return coordinator.Config{
 		Job: j.id, JobName: j.name, RestoreFrom: j.restoreFrom(), ClaimRestored: j.claim,
 		Checkpointing: coordinator.CheckpointConfig{
-			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: o.MaxConcurrent,
+			Mode: mode, Unaligned: unaligned, AlignedTimeout: timeout,
+			Interval: o.Interval, Timeout: o.Timeout, MinPause: o.MinPause, MaxConcurrent: concurrent,
 			TolerableFailures: o.TolerableFailures, Incremental: o.Incremental, Retained: o.Retained, Retention: o.Retention,
 		},
 		Restart: coordinator.RestartConfig{

@@ -52,6 +52,14 @@ func (x *executor) deploy(e coordinator.DeployTasks) {
 	for _, d := range e.Tasks {
 		h := &host{x: x, id: d.Subtask, aborted: map[ids.CheckpointID]bool{}, name: fmt.Sprintf("%s@%s", d.Subtask, x.id.Attempt)}
 		d = x.c.plantedDeployment(d)
+		h.inFlight = len(d.InFlight) > 0
+		for _, in := range d.InFlight {
+			for _, p := range in.Parts {
+				if p.Rekey {
+					x.c.result.Rekeyed++
+				}
+			}
+		}
 		config := subtask.Config{
 			Job: x.job.id, Attempt: x.id.Attempt, Program: x.job.program, Graph: &x.job.graph, Deployment: d,
 			RestoredCheckpoint: e.Plan.RestoredCheckpoint, RestoreBase: e.Plan.RestoreBase,
@@ -188,10 +196,22 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 	}
 }
 
+// lateMax is by how much a message comes too late at most: several
+// checkpoints may have come and gone.
+const lateMax = 2 * time.Second
+
 // report sends something to the JobManager that started the executor.
 func (x *executor) report(label string, event coordinator.Event) {
 	jm, job := x.session.jm, x.job
 	x.session.toJobManager(label, func() { jm.deliver(job, event) })
+	switch event.(type) {
+	case coordinator.CheckpointAcked, coordinator.CheckpointDeclined, coordinator.CommitAcked:
+		if x.c.happens(DoubledReport) {
+			x.after(x.c.between(0, lateMax), "report again", func() {
+				x.session.toJobManager(label, func() { jm.deliver(job, event) })
+			})
+		}
+	}
 }
 
 // leave ends the executor when its tasks have ended, or after the grace.

@@ -46,6 +46,14 @@ const (
 	StoreLate
 	// StoreSlow makes a call take long.
 	StoreSlow
+	// DoubledReport brings an acknowledgement, a decline or a commit report to the
+	// JobManager a second time, later.
+	DoubledReport
+	// DoubledNotice brings a notice to an executor a second time, later. (A
+	// trigger comes once: sessions are reliable streams, and nobody repeats it.)
+	DoubledNotice
+	// LateNotice brings a notice to an executor behind what was sent after it.
+	LateNotice
 	// SourceError fails a fetch of a source.
 	SourceError
 	// PersistError fails a sink that makes a transaction durable, before or after it did.
@@ -99,6 +107,12 @@ func (k FaultKind) String() string {
 		return "store-late"
 	case StoreSlow:
 		return "store-slow"
+	case DoubledReport:
+		return "doubled-report"
+	case DoubledNotice:
+		return "doubled-notice"
+	case LateNotice:
+		return "late-notice"
 	case SourceError:
 		return "source-error"
 	case PersistError:
@@ -125,5 +139,6 @@ var isInjected = [faultKinds]bool{
 // so that even the largest let most checkpoints complete.
 var oddsMax = [faultKinds]float64{
 	CrashInWrite: 0.004, StoreBefore: 0.02, StoreAfter: 0.02, StoreLate: 0.03, StoreSlow: 0.02,
+	DoubledReport: 0.05, DoubledNotice: 0.05, LateNotice: 0.1,
 	SourceError: 0.008, PersistError: 0.01, CommitError: 0.01, StuckTask: 0.9,
 }

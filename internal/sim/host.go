@@ -9,6 +9,7 @@ import (
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/runtime/align"
 	"github.com/weirstream/weir/pkg/runtime/subtask"
 )
 
@@ -33,6 +34,10 @@ type host struct {
 	working   int
 	last      coordinator.Event
 	alignment *alignmentCheck
+	// kinds are those of its input channels.
+	kinds []align.ChannelKind
+	// inFlight: records that were in flight are among what it restores.
+	inFlight bool
 	// stoppedFor is the stop-with-savepoint whose barrier a source has emitted.
 	stoppedFor ids.CheckpointID
 	// aborted are the checkpoints that it was told are given up. A barrier of
@@ -50,20 +55,26 @@ type host struct {
 
 var _ subtask.Host = (*host)(nil)
 
-// stepMax is the longest that a subtask which has something to do waits for
-// the processor.
-const stepMax = time.Millisecond
-
 // wake schedules a step.
 func (h *host) wake() {
 	if h.stepping || h.ended {
 		return
 	}
 	h.stepping = true
-	h.x.after(h.x.c.between(0, stepMax), "step", func() {
+	h.x.after(h.x.c.between(0, h.pace()), "step", func() {
 		h.stepping = false
 		h.step()
 	})
+}
+
+// pace is the longest that the subtask waits for the processor when it has
+// something to do. One vertex may be slower than the others, so that records
+// queue in front of it.
+func (h *host) pace() time.Duration {
+	if o := &h.x.c.options; o.SlowMax > 0 && !h.x.c.healed && int(h.id.Vertex) == 1+o.SlowVertex%max(1, len(h.x.job.graph.Vertices)-1) {
+		return o.SlowMax
+	}
+	return time.Millisecond
 }
 
 func (h *host) step() {
@@ -219,7 +230,7 @@ func (h *host) Report(r subtask.Report) {
 	case subtask.AckReport:
 		c.trace.add("%s acknowledges %d", h.name, r.Checkpoint)
 		c.checkAcked(h, r)
-		h.x.report("ack", coordinator.CheckpointAcked{Attempt: attempt, Checkpoint: r.Checkpoint, State: r.State})
+		h.x.report("ack", coordinator.CheckpointAcked{Attempt: attempt, Checkpoint: r.Checkpoint, State: r.State, Stats: r.Stats})
 	case subtask.DeclineReport:
 		c.trace.add("%s declines %d: %s", h.name, r.Checkpoint, r.Reason)
 		h.x.report("decline", coordinator.CheckpointDeclined{Attempt: attempt, Checkpoint: r.Checkpoint, Subtask: h.id, Reason: r.Reason})

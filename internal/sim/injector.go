@@ -111,7 +111,7 @@ func (c *cluster) inject(kind FaultKind) bool {
 		l.stalledUntil = c.now + c.between(100*time.Millisecond, 3*time.Second)
 	case CorruptFile:
 		jm := c.stableLeader()
-		j := c.jobs[len(c.jobs)-1]
+		j := c.anyApp().last()
 		if jm == nil || j.ended || c.corrupts >= corruptMax {
 			return false
 		}
@@ -128,7 +128,7 @@ func (c *cluster) inject(kind FaultKind) bool {
 	case ClockJump:
 		host := c.random.IntN(len(c.clocks))
 		c.clocks[host] += c.between(-3*time.Second, time.Second)
-	case CrashInWrite, StoreBefore, StoreAfter, StoreLate, StoreSlow, SourceError, PersistError, CommitError, StuckTask, faultKinds:
+	case CrashInWrite, StoreBefore, StoreAfter, StoreLate, StoreSlow, DoubledReport, DoubledNotice, LateNotice, SourceError, PersistError, CommitError, StuckTask, faultKinds:
 		return false
 	}
 	return true

@@ -38,6 +38,7 @@ func (d *jobDriver) step(event coordinator.Event) {
 		return
 	}
 	c := d.jm.c
+	c.noteOutcome(d, event)
 	effects := d.machine.Step(c.wall(), event)
 	c.trace.event(d, event)
 	for _, effect := range effects {
@@ -124,7 +125,7 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 			return false, c.storage.checkpoints.DiscardCheckpoint(ctx, checkpointstore.LocationOf(e.Ref.URI))
 		})
 	case coordinator.SweepAttempts:
-		d.deleter.enqueue("sweep", d.sweep(e))
+		d.deleter.enqueue(sweepLabel, d.sweep(e))
 
 	case coordinator.Answer:
 		c.users.answered(d, e)
@@ -278,6 +279,9 @@ type namedDeletion struct {
 	tries int
 }
 
+// sweepLabel names the deletion that looks for leftovers.
+const sweepLabel = "sweep"
+
 // deletionTriesMax is package driver's, for as long as there are faults.
 const deletionTriesMax = 5
 
@@ -301,6 +305,9 @@ func (x *deleter) next() {
 			switch {
 			case err != nil && item.tries+1 >= deletionTriesMax:
 				jm.c.trace.add("%s: %s is given up: %v", jm.name, item.label, err)
+				if item.label == sweepLabel {
+					jm.c.checks.unswept[checkpointstore.JobBase(checkpointDir, x.d.job.id)] = true
+				}
 			case err != nil:
 				item.tries++
 				x.running = true

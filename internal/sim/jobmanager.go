@@ -153,13 +153,28 @@ func (jm *jobManager) stop(e coordinator.StopExecutor) {
 
 // send gives an executor a command. One that is gone takes it and does nothing.
 func (jm *jobManager) send(id ids.ExecutorID, effect coordinator.Effect) {
-	if s := jm.executors[id]; s != nil {
+	s := jm.executors[id]
+	if s == nil {
+		return
+	}
+	send := func() {
 		s.toClient("command", func() {
 			if x := jm.c.executorOf(id); x != nil {
 				x.carryOut(effect)
 			}
 		})
 	}
+	switch effect.(type) {
+	case coordinator.NotifyComplete, coordinator.NotifyAborted:
+		if jm.c.happens(DoubledNotice) {
+			jm.after(jm.c.between(0, lateMax), "notice again", send)
+		}
+		if jm.c.happens(LateNotice) {
+			jm.after(jm.c.between(0, lateMax), "late notice", send)
+			return
+		}
+	}
+	send()
 }
 
 // crash ends the JobManager: the store is all that is left. Another follows.

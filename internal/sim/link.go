@@ -72,7 +72,7 @@ func (c *cluster) attach(h *host) {
 		l.frames = nil
 		h.in = append(h.in, l)
 	}
-	h.alignment = newAlignmentCheck(len(h.in))
+	h.alignment = newAlignmentCheck(h.kinds)
 }
 
 func (l *link) delay() time.Duration {

@@ -16,6 +16,8 @@ import (
 // that each seed leaves out some faults and overdoes others.
 type Options struct {
 	Job simjob.Options
+	// Second is a job that runs beside it, on the same slots; nil for none.
+	Second *simjob.Options
 	// Rescales are what users do, one after the other: each ends the job and
 	// starts it again with other parallelisms.
 	Rescales []Rescale
@@ -28,15 +30,21 @@ type Options struct {
 	// per record that mail waits.
 	StepBudget    int
 	InterruptOdds float64
+	// SlowMax is the longest that subtasks of one vertex, in the place of
+	// SlowVertex, wait for the processor; 0 for no longer than others.
+	SlowMax    time.Duration
+	SlowVertex int
 	// FetchMax is the longest that a source waits for its next batch.
 	FetchMax time.Duration
 	// LinkMax, SessionMax and StoreMax are the longest usual delays.
 	LinkMax, SessionMax, StoreMax time.Duration
 
 	Interval, Timeout, MinPause time.Duration
-	Retained, MaxConcurrent     int
-	TolerableFailures           int
-	Retention                   coordinator.Retention
+	// AlignedTimeout is that of jobs in the mode of this name.
+	AlignedTimeout          time.Duration
+	Retained, MaxConcurrent int
+	TolerableFailures       int
+	Retention               coordinator.Retention
 
 	// Safety is how long anything may fail; FaultMean the mean time between faults.
 	Safety, FaultMean time.Duration
@@ -63,10 +71,14 @@ type Rescale struct {
 	How RescaleKind
 	// At is when, as a share of the time in which anything may fail.
 	At float64
+	// Drain brings event time to its end before a stop.
+	Drain bool
 	// Tries is how often the user asks before giving up.
 	Tries int
 	// Sources, Counts, Ruled and Sinks are the new parallelisms.
 	Sources, Counts, Ruled, Sinks int
+	// Flow is the graph with new parallelisms, if the job is one.
+	Flow *simjob.Flow
 	// Claim makes what the job starts from its own.
 	Claim bool
 	// OtherBackend: the keyed state goes from files to the heap, or back.
@@ -116,12 +128,7 @@ func Draw(seed uint64) Options {
 	between := func(low, high int) int { return low + r.IntN(high-low+1) }
 	millis := func(low, high int) time.Duration { return time.Duration(between(low, high)) * time.Millisecond }
 	o := Options{
-		Job: simjob.Options{
-			Splits: between(1, 6), RecordsPerSplit: uint64(between(40, 400)), Keys: uint64(between(1, 40)),
-			BatchMax:          uint64(between(1, 12)),
-			SourceParallelism: between(1, 4), CountParallelism: between(1, 4), SinkParallelism: between(1, 4),
-			MaxParallelism: between(4, 32),
-		},
+		Job:          drawJob(r),
 		TaskManagers: between(1, 4), Slots: between(1, 3),
 		CreditBytes: int64(between(1, 120)), InlineBytesMax: []int{0, 0, 64, 4096}[r.IntN(4)],
 		StepBudget: between(1, 8), InterruptOdds: []float64{0, 0.02, 0.3}[r.IntN(3)],
@@ -132,15 +139,14 @@ func Draw(seed uint64) Options {
 		Safety:    millis(8_000, 24_000), FaultMean: millis(700, 3_000), HeartbeatTimeout: millis(300, 1500),
 		Savepoints: between(0, 2),
 	}
-	need := max(o.Job.SourceParallelism, o.Job.CountParallelism, o.Job.SinkParallelism)
-	if r.IntN(2) == 0 {
-		j := &o.Job
-		j.Stateful = true
-		j.RecordsPerSplit = uint64(between(20, 160))
-		j.RuleSplits, j.RulesPerSplit, j.RuledParallelism = between(1, 2), uint64(between(5, 30)), between(1, 4)
-		j.Idleness = []time.Duration{0, 0, millis(100, 900)}[r.IntN(3)]
-		j.TTL, j.OnRead = millis(100, 3000), r.IntN(2) == 0
-		need = max(need, j.RuledParallelism)
+	need, beside := o.Job.Widest(), 0
+	if r.IntN(5) == 0 {
+		second := drawJob(r)
+		o.Second = &second
+		beside = second.Widest()
+		if r.IntN(3) == 0 {
+			need, beside = max(need, beside), 0 // they may have to take turns
+		}
 	}
 	if r.IntN(20) == 0 {
 		o.Job.RecordsPerSplit = uint64(between(0, 3))
@@ -149,9 +155,11 @@ func Draw(seed uint64) Options {
 		o.Interval = time.Hour // the final checkpoint is the only one
 	}
 	// Without faults the input lasts about as long as there are faults.
-	fetches := time.Duration((o.Job.Splits+o.Job.SourceParallelism-1)/o.Job.SourceParallelism) *
-		time.Duration((o.Job.RecordsPerSplit+o.Job.BatchMax-1)/o.Job.BatchMax)
-	o.FetchMax = min(2*millis(3_000, 16_000)/max(1, fetches), 4*time.Second)
+	fetches := o.Job.Fetches()
+	if o.Second != nil {
+		fetches = max(fetches, o.Second.Fetches())
+	}
+	o.FetchMax = min(2*millis(3_000, 16_000)/time.Duration(max(1, fetches)), 4*time.Second)
 	if r.IntN(3) == 0 {
 		o.MinPause = millis(1, 300)
 	}
@@ -160,17 +168,25 @@ func Draw(seed uint64) Options {
 			x := Rescale{
 				How: RescaleKind(r.IntN(int(rescaleKinds))), At: r.Float64(), Tries: []int{1, 100}[r.IntN(2)],
 				Sources: between(1, 4), Counts: between(1, 4), Ruled: between(1, 4), Sinks: between(1, 4),
-				Claim: r.IntN(2) == 0, WrongMax: r.IntN(4) == 0,
+				Claim: r.IntN(2) == 0, WrongMax: r.IntN(4) == 0, Drain: r.IntN(4) == 0,
+			}
+			if x.How == SavepointAndCancel && o.Job.Mode == simjob.AtLeastOnce {
+				// Which of two equal records is in front of a savepoint nobody can tell.
+				x.How = StopWithSavepoint
 			}
 			if x.How == CancelAndResume {
 				o.Retention = coordinator.RetainOnCancellation
+			}
+			if o.Job.Flow != nil {
+				x.Flow = o.Job.Flow.Rescaled(r, 4)
+				need = max(need, x.Flow.Widest())
 			}
 			need = max(need, x.Sources, x.Counts, x.Ruled, x.Sinks)
 			o.Rescales = append(o.Rescales, x)
 		}
 		slices.SortFunc(o.Rescales, func(a, b Rescale) int { return cmp.Compare(a.At, b.At) })
 	}
-	for o.TaskManagers*o.Slots < need {
+	for o.TaskManagers*o.Slots < need+beside {
 		o.TaskManagers++
 	}
 	for kind := range faultKinds {
@@ -184,13 +200,21 @@ func Draw(seed uint64) Options {
 			o.Weights[kind] = between(1, 5)
 		}
 	}
+	o.AlignedTimeout = millis(1, 60)
+	if r.IntN(3) > 0 {
+		o.SlowMax, o.SlowVertex = millis(5, 60), r.IntN(8)
+		o.CreditBytes += int64(between(0, 600))
+	}
 	o.Cancel = r.IntN(6) == 0
 	o.Job.Revocable = r.IntN(4) > 0
+	if o.Second != nil {
+		o.Second.Revocable = r.IntN(4) > 0
+	}
 	if r.IntN(3) == 0 {
 		// It ends many a run, so it comes in few and seldom.
 		o.Weights[CorruptFile] = between(2, 8)
 	}
-	if r.IntN(2) == 0 {
+	if r.IntN(5) < 2 {
 		o.InFiles, o.Incremental, o.LocalCopies = true, r.IntN(6) > 0, r.IntN(2) == 0
 		o.GroupsPerFile = between(1, 8)
 		for i := range o.Rescales {
@@ -200,25 +224,59 @@ func Draw(seed uint64) Options {
 	return o
 }
 
+// drawJob draws one of the kinds of job.
+func drawJob(r *rand.Rand) simjob.Options {
+	between := func(low, high int) int { return low + r.IntN(high-low+1) }
+	j := simjob.Options{
+		Splits: between(1, 6), RecordsPerSplit: uint64(between(40, 400)), Keys: uint64(between(1, 40)),
+		BatchMax:          uint64(between(1, 12)),
+		SourceParallelism: between(1, 4), CountParallelism: between(1, 4), SinkParallelism: between(1, 4),
+		MaxParallelism: between(4, 32),
+	}
+	switch r.IntN(5) {
+	case 0:
+	case 1, 2:
+		j.Flow = simjob.DrawFlow(r)
+		j.Idleness = []time.Duration{0, 0, time.Duration(between(100, 900)) * time.Millisecond}[r.IntN(3)]
+	default:
+		j.Stateful = true
+		j.RecordsPerSplit = uint64(between(20, 160))
+		j.RuleSplits, j.RulesPerSplit, j.RuledParallelism = between(1, 2), uint64(between(5, 30)), between(1, 4)
+		j.Idleness = []time.Duration{0, 0, time.Duration(between(100, 900)) * time.Millisecond}[r.IntN(3)]
+		j.TTL, j.OnRead = time.Duration(between(100, 3000))*time.Millisecond, r.IntN(2) == 0
+	}
+	switch r.IntN(10) {
+	case 0, 1, 2:
+		j.Mode = simjob.Unaligned
+	case 3, 4:
+		j.Mode = simjob.AlignedTimeout
+	case 5, 6:
+		if j.Flow != nil {
+			j.Mode = simjob.AtLeastOnce
+		}
+	}
+	return j
+}
+
 // String prints the options in a few lines.
 func (o Options) String() string {
 	var b strings.Builder
-	j := o.Job
-	fmt.Fprintf(&b, "job: %d splits of %d records, %d keys, batches of %d; parallelism %d, %d, %d of %d\n",
-		j.Splits, j.RecordsPerSplit, j.Keys, j.BatchMax, j.SourceParallelism, j.CountParallelism, j.SinkParallelism, j.MaxParallelism)
-	if j.Stateful {
-		fmt.Fprintf(&b, "stateful: %d splits of %d rules for parallelism %d; idleness %s, time-to-live %s, on read %t\n",
-			j.RuleSplits, j.RulesPerSplit, j.RuledParallelism, j.Idleness, j.TTL, j.OnRead)
+	b.WriteString(o.Job.String())
+	if o.Second != nil {
+		fmt.Fprintf(&b, "beside it:\n%s", *o.Second)
 	}
 	for _, x := range o.Rescales {
-		fmt.Fprintf(&b, "rescale at %.2f by %s (%d tries) to %d, %d, %d, %d, claim %t, other backend %t, wrong max parallelism first %t\n",
-			x.At, x.How, x.Tries, x.Sources, x.Counts, x.Ruled, x.Sinks, x.Claim, x.OtherBackend, x.WrongMax)
+		fmt.Fprintf(&b, "rescale at %.2f by %s (%d tries, drain %t) to %d, %d, %d, %d, claim %t, other backend %t, wrong max parallelism first %t\n",
+			x.At, x.How, x.Tries, x.Drain, x.Sources, x.Counts, x.Ruled, x.Sinks, x.Claim, x.OtherBackend, x.WrongMax)
+		if x.Flow != nil {
+			b.WriteString(x.Flow.String())
+		}
 	}
-	fmt.Fprintf(&b, "cluster: %d TaskManagers with %d slots; credit %d, inline %d, step budget %d, interrupts %g, heartbeat timeout %s\n",
-		o.TaskManagers, o.Slots, o.CreditBytes, o.InlineBytesMax, o.StepBudget, o.InterruptOdds, o.HeartbeatTimeout)
+	fmt.Fprintf(&b, "cluster: %d TaskManagers with %d slots; credit %d, inline %d, step budget %d, interrupts %g, slow vertex %d by %s, heartbeat timeout %s\n",
+		o.TaskManagers, o.Slots, o.CreditBytes, o.InlineBytesMax, o.StepBudget, o.InterruptOdds, o.SlowVertex, o.SlowMax, o.HeartbeatTimeout)
 	fmt.Fprintf(&b, "times: fetch %s, link %s, session %s, store %s\n", o.FetchMax, o.LinkMax, o.SessionMax, o.StoreMax)
-	fmt.Fprintf(&b, "checkpoints: every %s, timeout %s, pause %s, %d at once, retained %d, retention %d, tolerable failures %d\n",
-		o.Interval, o.Timeout, o.MinPause, o.MaxConcurrent, o.Retained, o.Retention, o.TolerableFailures)
+	fmt.Fprintf(&b, "checkpoints: every %s, timeout %s, aligned for %s, pause %s, %d at once, retained %d, retention %d, tolerable failures %d\n",
+		o.Interval, o.Timeout, o.AlignedTimeout, o.MinPause, o.MaxConcurrent, o.Retained, o.Retention, o.TolerableFailures)
 	if o.InFiles {
 		fmt.Fprintf(&b, "state in files of %d key groups, incremental %t, local copies %t\n", o.GroupsPerFile, o.Incremental, o.LocalCopies)
 	}

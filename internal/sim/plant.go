@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
@@ -23,117 +24,82 @@ type Plant int
 
 // The plants.
 const (
-	// NoPlant is production as it is.
+	// NoPlant is production as it is. The others are explained in plantTexts.
 	NoPlant Plant = iota
-	// ForgetsToBlock: aligners do not hold channels back.
 	ForgetsToBlock
-	// NotifiesBeforePublication: the driver tells executors to commit when it
-	// is told to publish.
 	NotifiesBeforePublication
-	// AcknowledgesBeforePersisted: files of snapshots are acknowledged though
-	// the store has not taken them.
 	AcknowledgesBeforePersisted
-	// ReusesIDs: a JobManager that takes over forgets which IDs were reserved.
 	ReusesIDs
-	// OldTokenPublishes: record writes go through whatever the record holds.
 	OldTokenPublishes
-	// LosesFrames: channels drop a frame now and then and do not break.
 	LosesFrames
-	// ReordersBarriers: channels let a barrier overtake the frame before it.
 	ReordersBarriers
-	// ForgetsToDiscard: what is to be discarded stays.
 	ForgetsToDiscard
-	// DiscardsLatest: the newest checkpoint is discarded in place of the oldest.
 	DiscardsLatest
-	// ForgetsCommits: sinks are told that a commit worked that did not happen.
 	ForgetsCommits
-	// ErrorIsAbsence: metadata that cannot be read counts as broken.
 	ErrorIsAbsence
-	// UnknownIsFailure: a publication of unknown outcome counts as failed.
 	UnknownIsFailure
-	// AbortsTooMuch: cancelled sinks abort what published checkpoints need, too.
 	AbortsTooMuch
-	// DropsTimers: a snapshot is written without its timers.
 	DropsTimers
-	// WatermarkGoesBack: operators begin at no watermark after a restore.
 	WatermarkGoesBack
-	// BlockedIsIdle: sources that wait for credit count as idle.
 	BlockedIsIdle
-	// TTLGoesBack: a time-to-live goes by a clock that may go back.
 	TTLGoesBack
-	// DealsTwice: an element of a list is dealt out to two subtasks.
 	DealsTwice
-	// LeavesTimers: the timers of some key groups are left behind on a rescale.
 	LeavesTimers
-	// DeletesShared: shared files go with the first checkpoint that has them.
 	DeletesShared
-	// ReusesUnpublished: subtasks take what they acknowledged last for the base
-	// of what comes next, published or not.
 	ReusesUnpublished
-	// SweepsBlindly: shared files of fenced attempts go, whoever refers to them.
 	SweepsBlindly
-	// FallsBackOnFailedRead: state that a task cannot read counts as broken, and
-	// is not read again.
 	FallsBackOnFailedRead
+	OvertakesInOrder
+	ForgetsInFlight
+	RestoresInFlightTwice
+	ForgetsUnreadRest
+	AcknowledgesBeforeInFlight
+	RestoresLaterPositions
+	SubsumesSavepoints
 
 	plants
 )
 
-// String names the plant as flags do.
-func (p Plant) String() string {
-	switch p {
-	case NoPlant:
-		return "none"
-	case ForgetsToBlock:
-		return "forgets-to-block"
-	case NotifiesBeforePublication:
-		return "notifies-before-publication"
-	case AcknowledgesBeforePersisted:
-		return "acknowledges-before-persisted"
-	case ReusesIDs:
-		return "reuses-ids"
-	case OldTokenPublishes:
-		return "old-token-publishes"
-	case LosesFrames:
-		return "loses-frames"
-	case ReordersBarriers:
-		return "reorders-barriers"
-	case ForgetsToDiscard:
-		return "forgets-to-discard"
-	case DiscardsLatest:
-		return "discards-latest"
-	case ForgetsCommits:
-		return "forgets-commits"
-	case ErrorIsAbsence:
-		return "error-is-absence"
-	case UnknownIsFailure:
-		return "unknown-is-failure"
-	case AbortsTooMuch:
-		return "aborts-too-much"
-	case DropsTimers:
-		return "drops-timers"
-	case WatermarkGoesBack:
-		return "watermark-goes-back"
-	case BlockedIsIdle:
-		return "blocked-is-idle"
-	case TTLGoesBack:
-		return "ttl-goes-back"
-	case DealsTwice:
-		return "deals-twice"
-	case LeavesTimers:
-		return "leaves-timers"
-	case DeletesShared:
-		return "deletes-shared"
-	case ReusesUnpublished:
-		return "reuses-unpublished"
-	case SweepsBlindly:
-		return "sweeps-blindly"
-	case FallsBackOnFailedRead:
-		return "falls-back-on-failed-read"
-	case plants:
-	}
-	return fmt.Sprintf("Plant(%d)", int(p))
+// plantTexts name each plant as flags do, and say what is wrong with it.
+var plantTexts = [plants]struct{ name, text string }{
+	NoPlant:                     {"none", "production as it is"},
+	ForgetsToBlock:              {"forgets-to-block", "aligners do not hold channels back"},
+	NotifiesBeforePublication:   {"notifies-before-publication", "the driver tells executors to commit when it is told to publish"},
+	AcknowledgesBeforePersisted: {"acknowledges-before-persisted", "files of snapshots are acknowledged though the store has not taken them"},
+	ReusesIDs:                   {"reuses-ids", "a JobManager that takes over forgets which IDs were reserved"},
+	OldTokenPublishes:           {"old-token-publishes", "record writes go through whatever the record holds"},
+	LosesFrames:                 {"loses-frames", "channels drop a frame now and then and do not break"},
+	ReordersBarriers:            {"reorders-barriers", "channels let a barrier overtake the frame before it"},
+	ForgetsToDiscard:            {"forgets-to-discard", "what is to be discarded stays"},
+	DiscardsLatest:              {"discards-latest", "the newest checkpoint is discarded in place of the oldest"},
+	ForgetsCommits:              {"forgets-commits", "sinks are told that a commit worked that did not happen"},
+	ErrorIsAbsence:              {"error-is-absence", "metadata that cannot be read counts as broken"},
+	UnknownIsFailure:            {"unknown-is-failure", "a publication of unknown outcome counts as failed"},
+	AbortsTooMuch:               {"aborts-too-much", "cancelled sinks abort what published checkpoints need, too"},
+	DropsTimers:                 {"drops-timers", "a snapshot is written without its timers"},
+	WatermarkGoesBack:           {"watermark-goes-back", "operators begin at no watermark after a restore"},
+	BlockedIsIdle:               {"blocked-is-idle", "sources that wait for credit count as idle"},
+	TTLGoesBack:                 {"ttl-goes-back", "a time-to-live goes by a clock that may go back"},
+	DealsTwice:                  {"deals-twice", "an element of a list is dealt out to two subtasks"},
+	LeavesTimers:                {"leaves-timers", "the timers of some key groups are left behind on a rescale"},
+	DeletesShared:               {"deletes-shared", "shared files go with the first checkpoint that has them"},
+	ReusesUnpublished:           {"reuses-unpublished", "subtasks take what they acknowledged last for the base of what comes next, published or not"},
+	SweepsBlindly:               {"sweeps-blindly", "shared files of fenced attempts go, whoever refers to them"},
+	FallsBackOnFailedRead:       {"falls-back-on-failed-read", "state that a task cannot read counts as broken, and is not read again"},
+	OvertakesInOrder:            {"overtakes-in-order", "a barrier overtakes records on broadcast and forward edges, too"},
+	ForgetsInFlight:             {"forgets-in-flight", "records in flight are not restored"},
+	RestoresInFlightTwice:       {"restores-in-flight-twice", "records in flight are restored twice"},
+	ForgetsUnreadRest:           {"forgets-unread-rest", "of a file of records in flight the last part is left out"},
+	AcknowledgesBeforeInFlight:  {"acknowledges-before-in-flight", "a snapshot is acknowledged without what it has in flight"},
+	RestoresLaterPositions:      {"restores-later-positions", "a source goes on a record behind where its checkpoint stood"},
+	SubsumesSavepoints:          {"subsumes-savepoints", "a checkpoint that completes gives up an older savepoint"},
 }
+
+// String names the plant as flags do.
+func (p Plant) String() string { return plantTexts[p].name }
+
+// Text says what the plant does, in one line.
+func (p Plant) Text() string { return plantTexts[p].text }
 
 // Plants lists all plants.
 func Plants() []Plant {
@@ -162,6 +128,12 @@ func (p Plant) mayStrike(o Options) bool {
 		return o.Odds[StoreBefore] > 0 && o.Retained > 1
 	case UnknownIsFailure:
 		return o.Odds[StoreAfter] > 0
+	case OvertakesInOrder, ForgetsInFlight, RestoresInFlightTwice, ForgetsUnreadRest, AcknowledgesBeforeInFlight:
+		return o.Job.Mode == simjob.Unaligned || o.Job.Mode == simjob.AlignedTimeout
+	case RestoresLaterPositions:
+		return o.Job.Mode == simjob.AtLeastOnce
+	case SubsumesSavepoints:
+		return o.Savepoints > 0 && o.MaxConcurrent > 1
 	case NoPlant, ForgetsToBlock, NotifiesBeforePublication, AcknowledgesBeforePersisted, ReusesIDs, OldTokenPublishes, LosesFrames,
 		ReordersBarriers, ForgetsToDiscard, DiscardsLatest, ForgetsCommits, ErrorIsAbsence, AbortsTooMuch, plants:
 	}
@@ -171,6 +143,19 @@ func (p Plant) mayStrike(o Options) bool {
 // plantOdds is how often the plants strike that would otherwise leave nothing
 // to run.
 const plantOdds = 0.02
+
+// plantInWorld plants the bugs that are in a job's own code.
+func (c *cluster) plantInWorld(w *simjob.World) {
+	if c.plant == DropsTimers {
+		w.DropsTimers = func() bool { return c.chance(10 * plantOdds) }
+	}
+	if c.plant == TTLGoesBack {
+		w.BadTTL = func() int64 { return c.stepped.hostNow().UnixMilli() }
+	}
+	if c.plant == ForgetsCommits {
+		w.Forgets = func() bool { return c.chance(plantOdds) }
+	}
+}
 
 // strikes reports whether the plant is in and its turn has come.
 func (c *cluster) strikes(p Plant) bool { return c.plant == p && c.chance(plantOdds) }
@@ -190,6 +175,20 @@ func (f *forgetfulAligner) Barrier(ch int, b element.Barrier) []align.Action {
 		}
 	}
 	return kept
+}
+
+// plantedKinds makes an aligner take channels for what they are not.
+func (c *cluster) plantedKinds(kinds []align.ChannelKind) []align.ChannelKind {
+	if c.plant != OvertakesInOrder {
+		return kinds
+	}
+	kinds = slices.Clone(kinds)
+	for i, kind := range kinds {
+		if kind == align.InOrder {
+			kinds[i] = align.Overtakable
+		}
+	}
+	return kinds
 }
 
 // planted makes a driver's mistakes: it gives what is carried out in place of

@@ -8,16 +8,22 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/weirstream/weir/internal/sim/simjob"
 )
 
 var (
 	seedFlag  = flag.Uint64("sim.seed", 0, "run this one seed")
-	seedsFlag = flag.Int("sim.seeds", 120, "how many seeds to run")
+	seedsFlag = flag.Int("sim.seeds", 1000, "how many seeds to run at least")
+	forFlag   = flag.Duration("sim.for", 0, "go on with further seeds until so much time is over")
 	baseFlag  = flag.Uint64("sim.base", 1, "the first seed")
 	traceFlag = flag.Bool("sim.trace", false, "print every line of the trace")
 	plantFlag = flag.String("sim.plant", "", "plant this bug")
+	listFlag  = flag.Bool("sim.plants", false, "print the plants")
 )
 
 // TestMain lets the heap grow: runs are short and make much garbage, and
@@ -41,37 +47,35 @@ func TestSim(t *testing.T) {
 		return
 	}
 	plant := plantNamed(t, *plantFlag)
-	runs := make([]Result, *seedsFlag)
-	var failures atomic.Int32
+	var sum summary
+	began := time.Now()
 	t.Run("seeds", func(t *testing.T) {
-		// Each worker has every so manieth seed: they take about as long.
-		workers := runtime.GOMAXPROCS(0)
-		for worker := range workers {
+		var next atomic.Uint64
+		for worker := range runtime.GOMAXPROCS(0) {
 			t.Run(fmt.Sprint(worker), func(t *testing.T) {
 				t.Parallel()
-				for n := worker; n < len(runs); n += workers {
-					runs[n] = runTwice(t, *baseFlag+uint64(n), plant)
-					if runs[n].Failure != nil && failures.Add(1) >= failuresMax {
+				for {
+					n := next.Add(1) - 1
+					if n >= uint64(*seedsFlag) && time.Since(began) >= *forFlag {
+						return
+					}
+					if failures := sum.add(runTwice(t, *baseFlag+n, plant)); failures >= failuresMax {
 						t.FailNow()
 					}
 				}
 			})
 		}
 	})
-	var total Result
-	var restores, completed []int
-	for _, r := range runs {
-		if r.Failure == nil {
-			total.add(r)
-			restores, completed = append(restores, r.Restores), append(completed, r.Completed)
-		}
+	if len(sum.restores) == 0 {
+		return // all have failed
 	}
+	total, restores, completed := sum.total, sum.restores, sum.completed
 	slices.Sort(restores)
 	slices.Sort(completed)
 	median := len(restores) / 2
-	t.Logf("%d seeds from %d: %s\nthe median seed has %d completed checkpoints and %d restores",
-		*seedsFlag, *baseFlag, total.totals(), completed[median], restores[median])
-	if *seedsFlag < 100 {
+	t.Logf("%d seeds from %d in %s: %s\nthe median seed has %d completed checkpoints and %d restores",
+		len(restores), *baseFlag, time.Since(began).Round(time.Second), total.totals(), completed[median], restores[median])
+	if len(restores) < 100 {
 		return // too few for all kinds of fault to come
 	}
 	for kind := range faultKinds {
@@ -87,18 +91,48 @@ func TestSim(t *testing.T) {
 			t.Errorf("no seed had a rescale by %s", kind)
 		}
 	}
+	for mode, n := range total.Modes {
+		if n == 0 {
+			t.Errorf("no seed had a job in mode %s", simjob.Mode(mode))
+		}
+	}
 	for what, n := range map[string]int{
 		"savepoint": total.Savepoints, "cancel": total.Cancels, "fenced leader": total.Fenced, "claim": total.Claims,
 		"refused max parallelism": total.Refused, "event-time timer": total.EventTimers, "processing-time timer": total.ProcessingTimers,
 		"value that expired": total.Expired, "value that did not": total.Alive, "idle source": total.Idle,
 		"shared file uploaded": total.SharedUploaded, "shared file reused": total.SharedReused, "shared file deleted": total.SharedDeleted,
 		"restore from files": total.FromFiles, "file that was read locally": total.LocalFiles, "job that went on with another backend": total.OtherBackend,
+		"stopped job without end": total.Stops, "run of two jobs": total.Beside,
+		"output record that came again in at-least-once mode": total.Duplicates, "alignment that timed out": total.TimedOut,
+		"record in flight in a checkpoint": total.InFlight, "restored record in flight": total.RestoredInFlight,
+		"record in flight given away by key": total.Rekeyed, "drained stop": total.Drains,
 		"fallback": total.Fallbacks, "transaction taken back": total.Revoked, "job that failed for a corrupt checkpoint": total.FailedCorrupt,
 	} {
 		if n == 0 {
 			t.Errorf("no seed had a %s", what)
 		}
 	}
+}
+
+// summary is what many runs were.
+type summary struct {
+	mu                  sync.Mutex
+	total               Result
+	restores, completed []int
+	failures            int
+}
+
+// add adds a run, and gives how many have failed.
+func (s *summary) add(r Result) (failures int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Failure != nil {
+		s.failures++
+		return s.failures
+	}
+	s.total.add(r)
+	s.restores, s.completed = append(s.restores, r.Restores), append(s.completed, r.Completed)
+	return s.failures
 }
 
 // runTwice runs a seed and requires that it can be replayed.
@@ -159,6 +193,27 @@ func describe(r Result) string {
 
 // plantSeedsMax is how many seeds a plant may stay hidden for.
 const plantSeedsMax = 100
+
+// TestPlantsAreDescribed prints the plants with -sim.plants. Each has a name of
+// its own and says what it does.
+func TestPlantsAreDescribed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range Plants() {
+		if p.String() == "" || p.Text() == "" || seen[p.String()] {
+			t.Errorf("plant %d has the name %q and the text %q: give it both, and no other's name", p, p, p.Text())
+		}
+		seen[p.String()] = true
+		if *listFlag {
+			fmt.Printf("%-32s %s\n", p, p.Text())
+		}
+	}
+	if len(seen) < plantsMin {
+		t.Errorf("there are %d plants, want %d", len(seen), plantsMin)
+	}
+}
+
+// plantsMin is how many plants there are at least.
+const plantsMin = 23
 
 // TestPlantsAreFound plants each bug and requires that a checker notices.
 func TestPlantsAreFound(t *testing.T) {

@@ -18,7 +18,9 @@ import (
 // jobCode is what a job's binary has in memory.
 type jobCode struct {
 	program *operator.Program
-	graph   graph.ExecutionGraph
+	// code is the same program, unwatched.
+	code  *operator.Program
+	graph graph.ExecutionGraph
 }
 
 // submission is a job as its user submits it.
@@ -54,13 +56,17 @@ func (j *job) number() uint64 {
 }
 
 // submit stores a new job. JobManagers that start later find it; the leader is told.
-func (c *cluster) submit(s submission) {
+func (c *cluster) submit(a *app, s submission) {
 	j := &job{
+		app:        a,
 		id:         ids.JobID(fmt.Sprintf("%06x%026x", len(c.jobs)+1, 0)),
 		name:       fmt.Sprintf("job-%d", len(c.jobs)+1),
 		submission: s,
 	}
-	program, err := simjob.Program(s.options, c.world)
+	program, err := simjob.Program(s.options, a.world)
+	if err == nil {
+		j.code, err = simjob.Program(s.options, simjob.NewWorld())
+	}
 	if err == nil {
 		c.observeInputs(program)
 		c.observeGenerators(program)
@@ -75,7 +81,7 @@ func (c *cluster) submit(s submission) {
 		panic(first.Err)
 	}
 	c.trace.add("%s is submitted, restored from %q", j.name, j.restoreFrom())
-	c.jobs = append(c.jobs, j)
+	c.jobs, a.jobs = append(c.jobs, j), append(a.jobs, j)
 	if j.from != nil && !j.isRefused() {
 		for _, name := range j.from.stored.Transactions {
 			c.checks.allowed[name] = true // a plain savepoint's come with the restore
@@ -106,7 +112,7 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 	}
 	if status == coordinator.FailedStatus {
 		c.checkRefused(j, record)
-		c.submit(*j.instead)
+		c.submit(j.app, *j.instead)
 		return
 	}
 	if j.isRefused() && status == coordinator.CanceledStatus {
@@ -116,18 +122,25 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 		c.fail("I7", "%s is %s, though its max parallelism is not that of what it started from", j.name, status)
 	}
 	switch {
-	case status == coordinator.FinishedStatus && record.StopSavepoint:
+	case c.isDrained(c.latest(j)):
+		// Event time has come to its end: no record is read behind it.
+	case status == coordinator.FinishedStatus && record.StopSavepoint && j.plan != nil:
 		c.resume(j, c.latest(j), StopWithSavepoint)
 	case status == coordinator.CanceledStatus && j.savepoint != "":
 		p := c.checks.byURI[j.savepoint]
 		if p == nil {
 			c.fail("I3", "%s was told of savepoint %s, which no record has named", j.name, j.savepoint)
 		}
-		c.fork(p)
+		c.fork(j.app, p)
 		c.resume(j, p, SavepointAndCancel)
 	case status == coordinator.CanceledStatus && j.resumes:
 		c.resume(j, c.latest(j), CancelAndResume)
 	}
+}
+
+// isDrained reports whether a checkpoint is the savepoint of a stop that drained.
+func (c *cluster) isDrained(p *published) bool {
+	return p != nil && c.checks.triggered[checkpointName{p.checkpoint.Job, p.checkpoint.ID}].barrier.Drain
 }
 
 // resume submits the job that goes on where another has ended.
@@ -139,6 +152,7 @@ func (c *cluster) resume(j *job, from *published, how RescaleKind) {
 		c.result.OtherBackend++
 	}
 	s.options.SourceParallelism, s.options.CountParallelism, s.options.SinkParallelism = x.Sources, x.Counts, x.Sinks
+	s.options.Flow = x.Flow
 	if s.options.Stateful {
 		s.options.RuledParallelism = x.Ruled
 	}
@@ -150,7 +164,7 @@ func (c *cluster) resume(j *job, from *published, how RescaleKind) {
 		s.options.MaxParallelism += 1 + c.random.IntN(8)
 		s.instead = &right
 	}
-	c.submit(s)
+	c.submit(j.app, s)
 }
 
 // checkRefused sees a job fail, which only one with another max parallelism may.

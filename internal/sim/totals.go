@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weirstream/weir/internal/sim/simjob"
 )
 
 // add sums the counters of another run up.
@@ -14,6 +16,17 @@ func (r *Result) add(o Result) {
 	r.Completed += o.Completed
 	r.Savepoints += o.Savepoints
 	r.Cancels += o.Cancels
+	r.Stops += o.Stops
+	r.Beside += o.Beside
+	r.Duplicates += o.Duplicates
+	r.TimedOut += o.TimedOut
+	r.InFlight += o.InFlight
+	r.RestoredInFlight += o.RestoredInFlight
+	r.Rekeyed += o.Rekeyed
+	r.Drains += o.Drains
+	for mode := range r.Modes {
+		r.Modes[mode] += o.Modes[mode]
+	}
 	r.Fenced += o.Fenced
 	r.Leftovers += o.Leftovers
 	r.SharedUploaded += o.SharedUploaded
@@ -46,11 +59,17 @@ func (r *Result) add(o Result) {
 func (r Result) totals() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d events in %s of virtual time, %d attempts, %d restores, %d completed checkpoints, %d transactions committed, "+
-		"%d aborted, %d savepoints, %d cancels, %d leaders fenced, %d files left by processes that had been replaced",
-		r.Events, r.Elapsed.Round(1e9), r.Attempts, r.Restores, r.Completed, r.Transactions, r.TransactionsAborted, r.Savepoints, r.Cancels, r.Fenced, r.Leftovers)
+		"%d aborted, %d savepoints, %d cancels, %d jobs without end stopped, %d runs of two jobs, %d leaders fenced, %d files left by processes that had been replaced",
+		r.Events, r.Elapsed.Round(1e9), r.Attempts, r.Restores, r.Completed, r.Transactions, r.TransactionsAborted, r.Savepoints, r.Cancels, r.Stops, r.Beside, r.Fenced, r.Leftovers)
 	fmt.Fprintf(&b, "\nshared files: %d uploaded, %d reused, %d deleted; %d restores from files, %d files read locally, %d jobs went on with another backend; "+
 		"%d fallbacks, %d transactions taken back, %d jobs failed for a corrupt checkpoint",
 		r.SharedUploaded, r.SharedReused, r.SharedDeleted, r.FromFiles, r.LocalFiles, r.OtherBackend, r.Fallbacks, r.Revoked, r.FailedCorrupt)
+	b.WriteString("\nmodes:")
+	for mode := range r.Modes {
+		fmt.Fprintf(&b, " %s=%d", simjob.Mode(mode), r.Modes[mode])
+	}
+	fmt.Fprintf(&b, "; %d alignments timed out, %d records in flight stored, %d restored, %d parts given away by key; %d records came out again, %d stops drained",
+		r.TimedOut, r.InFlight, r.RestoredInFlight, r.Rekeyed, r.Duplicates, r.Drains)
 	b.WriteString("\nrescales:")
 	for kind := range rescaleKinds {
 		fmt.Fprintf(&b, " %s=%d", kind, r.Rescales[kind])

@@ -21,15 +21,22 @@ func (u *users) begin() {
 	u.open = map[coordinator.RequestID]func(coordinator.Answer){}
 	for range c.options.Savepoints {
 		c.at(c.between(0, c.options.Safety), "savepoint", func() {
-			u.savepoint(c.jobs[len(c.jobs)-1], false, 3, func(string) {})
+			u.savepoint(c.anyApp().last(), false, false, 3, func(string) {})
 		})
 	}
-	for i := range c.options.Rescales {
-		x := &c.options.Rescales[i]
-		c.at(time.Duration(x.At*float64(c.options.Safety)), "rescale", func() { u.rescale(x) })
+	for _, a := range c.apps {
+		for i := range a.rescales {
+			x := &a.rescales[i]
+			c.at(time.Duration(x.At*float64(c.options.Safety)), "rescale", func() { u.rescale(a, x) })
+		}
+	}
+	for _, a := range c.apps {
+		if a.last().options.IsUnbounded() {
+			c.at(c.between(c.options.Safety/2, c.options.Safety*11/10), "stop", func() { u.stopForGood(a) })
+		}
 	}
 	if c.options.Cancel {
-		c.at(c.between(c.options.Safety/5, c.options.Safety), "cancel", func() { u.cancel(c.jobs[len(c.jobs)-1]) })
+		c.at(c.between(c.options.Safety/5, c.options.Safety), "cancel", func() { u.cancel(c.apps[0].last()) })
 	}
 }
 
@@ -63,22 +70,39 @@ func (u *users) answered(d *jobDriver, a coordinator.Answer) {
 }
 
 // savepoint asks for a savepoint until there is one or the tries are over.
-func (u *users) savepoint(j *job, stop bool, tries int, done func(path string)) {
+func (u *users) savepoint(j *job, stop, drain bool, tries int, done func(path string)) {
 	c := u.c
 	if j.ended || tries == 0 || c.healed && !stop && tries < 50 {
 		return
 	}
 	ask := func(id coordinator.RequestID) coordinator.Event {
-		return coordinator.SavepointRequested{Request: id, Dir: savepointDir, Stop: stop}
+		return coordinator.SavepointRequested{Request: id, Dir: savepointDir, Stop: stop, Drain: drain}
 	}
 	u.ask(j, ask, func(a coordinator.Answer) {
 		if a.Error == "" {
 			c.result.Savepoints++
+			if drain {
+				c.result.Drains++
+			}
 			done(a.Path)
 			return
 		}
-		c.after(c.between(100*time.Millisecond, time.Second), "ask again", func() { u.savepoint(j, stop, tries-1, done) })
+		c.after(c.between(100*time.Millisecond, time.Second), "ask again", func() { u.savepoint(j, stop, drain, tries-1, done) })
 	})
+}
+
+// stopForGood stops a job that would never end, however often that takes. No
+// other follows.
+func (u *users) stopForGood(a *app) {
+	c := u.c
+	if a.isDone() {
+		return
+	}
+	if j := a.last(); !j.isRefused() && !j.resumes {
+		j.plan = nil
+		u.savepoint(j, true, c.random.IntN(3) == 0, 1, func(string) { c.result.Stops++ })
+	}
+	c.after(c.between(200*time.Millisecond, 2*time.Second), "stop again", func() { u.stopForGood(a) })
 }
 
 func (u *users) cancel(j *job) {
@@ -97,9 +121,9 @@ func (u *users) cancel(j *job) {
 
 // rescale ends the present job so that it goes on with other parallelisms.
 // What it does next follows in cluster.resume.
-func (u *users) rescale(x *Rescale) {
+func (u *users) rescale(a *app, x *Rescale) {
 	c := u.c
-	j := c.jobs[len(c.jobs)-1]
+	j := a.last()
 	if j.ended || j.isRefused() || j.resumes || c.healed {
 		return
 	}
@@ -107,12 +131,12 @@ func (u *users) rescale(x *Rescale) {
 	j.plan = x
 	switch x.How {
 	case StopWithSavepoint:
-		u.savepoint(j, true, x.Tries, func(string) {})
+		u.savepoint(j, true, x.Drain, x.Tries, func(string) {})
 	case CancelAndResume:
 		j.resumes = true
 		u.cancel(j)
 	case SavepointAndCancel:
-		u.savepoint(j, false, x.Tries, func(path string) {
+		u.savepoint(j, false, false, x.Tries, func(path string) {
 			c.after(c.between(0, time.Second), "cancel", func() {
 				if !j.resumes && !j.ended {
 					j.resumes, j.savepoint, j.plan = true, path, x

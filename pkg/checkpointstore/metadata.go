@@ -16,9 +16,11 @@ import (
 
 const metadataMagic = "WEIRMETA"
 
-// metadataSizeMax bounds what one _metadata may hold. 256 MiB is some million
-// handles; a larger one fails its checkpoint with an error that says so.
-const metadataSizeMax = 256 << 20
+// metadataSizeMax bounds what one _metadata may hold: as much as one message
+// between the JobManager and an executor, which is ten million handles. Whoever
+// writes or reads it has it in memory, decoded and encoded. A larger one fails
+// its checkpoint with an error that says so.
+const metadataSizeMax = 1 << 30
 
 // The features of metadata. Each is listed only in metadata that uses it.
 const (
@@ -65,7 +67,7 @@ func EncodeMetadata(checkpoint *snapshot.CompletedCheckpoint) ([]byte, error) {
 	}
 	content := sealEnvelope(metadataMagic, features, body)
 	if len(content) > metadataSizeMax {
-		return nil, fmt.Errorf("encode metadata of checkpoint %d of job %s: has %d bytes, at most %d are allowed",
+		return nil, fmt.Errorf("encode metadata of checkpoint %d of job %s: has %d bytes, at most %d are allowed: keep less state inline, or in fewer files",
 			checkpoint.ID, checkpoint.Job, len(content), metadataSizeMax)
 	}
 	return content, nil

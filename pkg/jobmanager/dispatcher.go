@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirstream/weir/pkg/config"
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/coordinator/driver"
 	"github.com/weirstream/weir/pkg/coordinator/slots"
@@ -111,6 +112,6 @@ func (s *Server) failUnsentLocked(e *executor, err error) {
 	s.loseExecutorLocked(e, coordinator.Failure{
 		Kind: coordinator.PermanentFailure,
 		Message: fmt.Sprintf("what the executor on TaskManager %s has to be told does not fit: %v; use more slots on other TaskManagers, "+
-			"lower execution.checkpointing.memory-threshold, or list fewer splits", e.id.TaskManager, err),
+			"lower %s, or list fewer splits", e.id.TaskManager, err, config.CheckpointInlineThreshold.Key()),
 	}, true)
 }

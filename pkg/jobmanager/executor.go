@@ -57,12 +57,18 @@ func (s *Server) ExecutorSession(ctx context.Context, session transport.Executor
 		session.Close()
 	})
 	defer dog.stop()
+	var reports uint64 // that were handled, without heartbeats
 	for {
 		dog.listen()
 		report, err := session.Recv()
 		dog.heard()
-		if err == nil {
+		switch {
+		case err != nil:
+		case report.GetHeartbeat() != nil:
+			err = s.answerHeartbeat(e, d, report.GetHeartbeat(), reports)
+		default:
 			err = s.handleExecutor(ctx, e, d, report)
+			reports++
 		}
 		if err != nil {
 			s.executorDisconnected(e, err)
@@ -124,13 +130,16 @@ func (s *Server) admitExecutor(hello *pb.ExecutorHello, session transport.Execut
 	return e, j.driver, ""
 }
 
+// answerHeartbeat tells the executor that it was heard, and how many of the
+// reports of this session need not be sent again.
+func (s *Server) answerHeartbeat(e *executor, d *driver.Driver, heartbeat *pb.ExecutorHeartbeat, reports uint64) error {
+	d.Metrics(e.id.Attempt, heartbeat.GetMetrics())
+	return e.session.SendAhead(&pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Heartbeat{
+		Heartbeat: &pb.Heartbeat{Sequence: heartbeat.GetSequence(), Reports: reports},
+	}})
+}
+
 func (s *Server) handleExecutor(ctx context.Context, e *executor, d *driver.Driver, report *pb.ExecutorReport) error {
-	if heartbeat := report.GetHeartbeat(); heartbeat != nil {
-		d.Metrics(e.id.Attempt, heartbeat.GetMetrics())
-		return e.session.Send(&pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Heartbeat{
-			Heartbeat: &pb.Heartbeat{Sequence: heartbeat.GetSequence()},
-		}})
-	}
 	event, ok, err := driver.EventOfReport(e.id, report)
 	if err != nil {
 		return err

@@ -407,12 +407,6 @@ func TestSavepointToAPlaceThatCannotBeWrittenSaysThatTheJobGoesOn(t *testing.T) 
 		if _, err := r.Savepoint(t.Context(), &pb.SavepointRequest{JobId: id}); !errors.Is(err, transport.ErrInvalid) {
 			t.Errorf("savepoint to no directory: %v", err)
 		}
-		if _, err := r.Savepoint(t.Context(), &pb.SavepointRequest{JobId: id, Dir: "/tmp", Drain: true}); !errors.Is(err, transport.ErrInvalid) {
-			t.Errorf("drain without stop: %v", err)
-		}
-		if _, err := r.CheckpointJob(t.Context(), &pb.CheckpointJobRequest{JobId: id}); !errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "the job is CREATED") {
-			t.Errorf("checkpoint of a job that does not run: %v", err)
-		}
 		r.fail(func(call faulty.Call) faulty.Fault {
 			if call.Op == faulty.Check {
 				return faulty.Fault{Before: objectstore.ErrDenied}

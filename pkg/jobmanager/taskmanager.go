@@ -192,7 +192,7 @@ func (s *Server) handleTaskManager(tm *taskManager, report *pb.TaskManagerReport
 	switch kind := report.GetKind().(type) {
 	case *pb.TaskManagerReport_Heartbeat:
 		// An error is the session's end, which Recv tells of.
-		_ = tm.session.Send(&pb.TaskManagerCommand{Kind: &pb.TaskManagerCommand_Heartbeat{Heartbeat: kind.Heartbeat}})
+		_ = tm.session.SendAhead(&pb.TaskManagerCommand{Kind: &pb.TaskManagerCommand_Heartbeat{Heartbeat: kind.Heartbeat}})
 	case *pb.TaskManagerReport_ExecutorStarted:
 		s.executorStarted(tm, kind.ExecutorStarted)
 	case *pb.TaskManagerReport_ExecutorExited:

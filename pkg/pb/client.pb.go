@@ -942,6 +942,7 @@ type VertexStatus struct {
 	RecordsOutRate float64          `protobuf:"fixed64,7,opt,name=records_out_rate,json=recordsOutRate,proto3" json:"records_out_rate,omitempty"`
 	Tasks          map[string]int32 `protobuf:"bytes,8,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // count by status
 	Subtasks       []*SubtaskStatus `protobuf:"bytes,9,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	SpilledBytes   int64            `protobuf:"varint,10,opt,name=spilled_bytes,json=spilledBytes,proto3" json:"spilled_bytes,omitempty"` // what came round a loop and was put on disk, in the current attempt
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1037,6 +1038,13 @@ func (x *VertexStatus) GetSubtasks() []*SubtaskStatus {
 		return x.Subtasks
 	}
 	return nil
+}
+
+func (x *VertexStatus) GetSpilledBytes() int64 {
+	if x != nil {
+		return x.SpilledBytes
+	}
+	return 0
 }
 
 type SubtaskStatus struct {
@@ -2426,7 +2434,7 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x0fListJobsRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\";\n" +
 	"\x10ListJobsResponse\x12'\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x13.weir.v1.JobSummaryR\x04jobs\"\x8c\x03\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x13.weir.v1.JobSummaryR\x04jobs\"\xb1\x03\n" +
 	"\fVertexStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x05R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -2438,7 +2446,9 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x0frecords_in_rate\x18\x06 \x01(\x01R\rrecordsInRate\x12(\n" +
 	"\x10records_out_rate\x18\a \x01(\x01R\x0erecordsOutRate\x126\n" +
 	"\x05tasks\x18\b \x03(\v2 .weir.v1.VertexStatus.TasksEntryR\x05tasks\x122\n" +
-	"\bsubtasks\x18\t \x03(\v2\x16.weir.v1.SubtaskStatusR\bsubtasks\x1a8\n" +
+	"\bsubtasks\x18\t \x03(\v2\x16.weir.v1.SubtaskStatusR\bsubtasks\x12#\n" +
+	"\rspilled_bytes\x18\n" +
+	" \x01(\x03R\fspilledBytes\x1a8\n" +
 	"\n" +
 	"TasksEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -561,6 +561,7 @@ type TaskManagerReport struct {
 	//	*TaskManagerReport_ExecutorExited
 	//	*TaskManagerReport_LogLines
 	//	*TaskManagerReport_ExecutorStarted
+	//	*TaskManagerReport_Chunk
 	Kind          isTaskManagerReport_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -648,6 +649,15 @@ func (x *TaskManagerReport) GetExecutorStarted() *ExecutorStarted {
 	return nil
 }
 
+func (x *TaskManagerReport) GetChunk() *Chunk {
+	if x != nil {
+		if x, ok := x.Kind.(*TaskManagerReport_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
 type isTaskManagerReport_Kind interface {
 	isTaskManagerReport_Kind()
 }
@@ -672,6 +682,10 @@ type TaskManagerReport_ExecutorStarted struct {
 	ExecutorStarted *ExecutorStarted `protobuf:"bytes,5,opt,name=executor_started,json=executorStarted,proto3,oneof"`
 }
 
+type TaskManagerReport_Chunk struct {
+	Chunk *Chunk `protobuf:"bytes,6,opt,name=chunk,proto3,oneof"`
+}
+
 func (*TaskManagerReport_Hello) isTaskManagerReport_Kind() {}
 
 func (*TaskManagerReport_Heartbeat) isTaskManagerReport_Kind() {}
@@ -682,9 +696,12 @@ func (*TaskManagerReport_LogLines) isTaskManagerReport_Kind() {}
 
 func (*TaskManagerReport_ExecutorStarted) isTaskManagerReport_Kind() {}
 
+func (*TaskManagerReport_Chunk) isTaskManagerReport_Kind() {}
+
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Reports       uint64                 `protobuf:"varint,2,opt,name=reports,proto3" json:"reports,omitempty"` // to an executor: how many of its reports, of this session, the JobManager has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -726,6 +743,67 @@ func (x *Heartbeat) GetSequence() uint64 {
 	return 0
 }
 
+func (x *Heartbeat) GetReports() uint64 {
+	if x != nil {
+		return x.Reports
+	}
+	return 0
+}
+
+// Chunk is a piece of a message that is too large to be sent at once. Pieces
+// come in order; between two there are only heartbeats.
+type Chunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`    // the next bytes of the encoded message
+	Total         uint64                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"` // in the first piece: how many bytes the message has
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Chunk) Reset() {
+	*x = Chunk{}
+	mi := &file_weir_v1_control_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Chunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Chunk) ProtoMessage() {}
+
+func (x *Chunk) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_control_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
+func (*Chunk) Descriptor() ([]byte, []int) {
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Chunk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Chunk) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
 type HelloAccepted struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	HeartbeatIntervalMs int64                  `protobuf:"varint,1,opt,name=heartbeat_interval_ms,json=heartbeatIntervalMs,proto3" json:"heartbeat_interval_ms,omitempty"`
@@ -737,7 +815,7 @@ type HelloAccepted struct {
 
 func (x *HelloAccepted) Reset() {
 	*x = HelloAccepted{}
-	mi := &file_weir_v1_control_proto_msgTypes[8]
+	mi := &file_weir_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +827,7 @@ func (x *HelloAccepted) String() string {
 func (*HelloAccepted) ProtoMessage() {}
 
 func (x *HelloAccepted) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[8]
+	mi := &file_weir_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +840,7 @@ func (x *HelloAccepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloAccepted.ProtoReflect.Descriptor instead.
 func (*HelloAccepted) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HelloAccepted) GetHeartbeatIntervalMs() int64 {
@@ -796,7 +874,7 @@ type HelloRefused struct {
 
 func (x *HelloRefused) Reset() {
 	*x = HelloRefused{}
-	mi := &file_weir_v1_control_proto_msgTypes[9]
+	mi := &file_weir_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +886,7 @@ func (x *HelloRefused) String() string {
 func (*HelloRefused) ProtoMessage() {}
 
 func (x *HelloRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[9]
+	mi := &file_weir_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +899,7 @@ func (x *HelloRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRefused.ProtoReflect.Descriptor instead.
 func (*HelloRefused) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HelloRefused) GetReason() string {
@@ -854,7 +932,7 @@ type LaunchExecutor struct {
 
 func (x *LaunchExecutor) Reset() {
 	*x = LaunchExecutor{}
-	mi := &file_weir_v1_control_proto_msgTypes[10]
+	mi := &file_weir_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +944,7 @@ func (x *LaunchExecutor) String() string {
 func (*LaunchExecutor) ProtoMessage() {}
 
 func (x *LaunchExecutor) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[10]
+	mi := &file_weir_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +957,7 @@ func (x *LaunchExecutor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchExecutor.ProtoReflect.Descriptor instead.
 func (*LaunchExecutor) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LaunchExecutor) GetExecutor() *ExecutorRef {
@@ -949,7 +1027,7 @@ type StopExecutor struct {
 
 func (x *StopExecutor) Reset() {
 	*x = StopExecutor{}
-	mi := &file_weir_v1_control_proto_msgTypes[11]
+	mi := &file_weir_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +1039,7 @@ func (x *StopExecutor) String() string {
 func (*StopExecutor) ProtoMessage() {}
 
 func (x *StopExecutor) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[11]
+	mi := &file_weir_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1052,7 @@ func (x *StopExecutor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopExecutor.ProtoReflect.Descriptor instead.
 func (*StopExecutor) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopExecutor) GetExecutor() *ExecutorRef {
@@ -1008,7 +1086,7 @@ type ForgetJob struct {
 
 func (x *ForgetJob) Reset() {
 	*x = ForgetJob{}
-	mi := &file_weir_v1_control_proto_msgTypes[12]
+	mi := &file_weir_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1098,7 @@ func (x *ForgetJob) String() string {
 func (*ForgetJob) ProtoMessage() {}
 
 func (x *ForgetJob) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[12]
+	mi := &file_weir_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1111,7 @@ func (x *ForgetJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetJob.ProtoReflect.Descriptor instead.
 func (*ForgetJob) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ForgetJob) GetJobId() string {
@@ -1053,6 +1131,7 @@ type TaskManagerCommand struct {
 	//	*TaskManagerCommand_LaunchExecutor
 	//	*TaskManagerCommand_StopExecutor
 	//	*TaskManagerCommand_ForgetJob
+	//	*TaskManagerCommand_Chunk
 	Kind          isTaskManagerCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1060,7 +1139,7 @@ type TaskManagerCommand struct {
 
 func (x *TaskManagerCommand) Reset() {
 	*x = TaskManagerCommand{}
-	mi := &file_weir_v1_control_proto_msgTypes[13]
+	mi := &file_weir_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1151,7 @@ func (x *TaskManagerCommand) String() string {
 func (*TaskManagerCommand) ProtoMessage() {}
 
 func (x *TaskManagerCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[13]
+	mi := &file_weir_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1164,7 @@ func (x *TaskManagerCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskManagerCommand.ProtoReflect.Descriptor instead.
 func (*TaskManagerCommand) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskManagerCommand) GetKind() isTaskManagerCommand_Kind {
@@ -1149,6 +1228,15 @@ func (x *TaskManagerCommand) GetForgetJob() *ForgetJob {
 	return nil
 }
 
+func (x *TaskManagerCommand) GetChunk() *Chunk {
+	if x != nil {
+		if x, ok := x.Kind.(*TaskManagerCommand_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
 type isTaskManagerCommand_Kind interface {
 	isTaskManagerCommand_Kind()
 }
@@ -1177,6 +1265,10 @@ type TaskManagerCommand_ForgetJob struct {
 	ForgetJob *ForgetJob `protobuf:"bytes,6,opt,name=forget_job,json=forgetJob,proto3,oneof"`
 }
 
+type TaskManagerCommand_Chunk struct {
+	Chunk *Chunk `protobuf:"bytes,7,opt,name=chunk,proto3,oneof"`
+}
+
 func (*TaskManagerCommand_Accepted) isTaskManagerCommand_Kind() {}
 
 func (*TaskManagerCommand_Refused) isTaskManagerCommand_Kind() {}
@@ -1188,6 +1280,8 @@ func (*TaskManagerCommand_LaunchExecutor) isTaskManagerCommand_Kind() {}
 func (*TaskManagerCommand_StopExecutor) isTaskManagerCommand_Kind() {}
 
 func (*TaskManagerCommand_ForgetJob) isTaskManagerCommand_Kind() {}
+
+func (*TaskManagerCommand_Chunk) isTaskManagerCommand_Kind() {}
 
 type ExecutorHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1202,7 +1296,7 @@ type ExecutorHello struct {
 
 func (x *ExecutorHello) Reset() {
 	*x = ExecutorHello{}
-	mi := &file_weir_v1_control_proto_msgTypes[14]
+	mi := &file_weir_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1308,7 @@ func (x *ExecutorHello) String() string {
 func (*ExecutorHello) ProtoMessage() {}
 
 func (x *ExecutorHello) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[14]
+	mi := &file_weir_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1321,7 @@ func (x *ExecutorHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorHello.ProtoReflect.Descriptor instead.
 func (*ExecutorHello) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExecutorHello) GetExecutor() *ExecutorRef {
@@ -1275,7 +1369,7 @@ type SubtaskRef struct {
 
 func (x *SubtaskRef) Reset() {
 	*x = SubtaskRef{}
-	mi := &file_weir_v1_control_proto_msgTypes[15]
+	mi := &file_weir_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1381,7 @@ func (x *SubtaskRef) String() string {
 func (*SubtaskRef) ProtoMessage() {}
 
 func (x *SubtaskRef) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[15]
+	mi := &file_weir_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1394,7 @@ func (x *SubtaskRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskRef.ProtoReflect.Descriptor instead.
 func (*SubtaskRef) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubtaskRef) GetVertex() int32 {
@@ -1329,7 +1423,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_weir_v1_control_proto_msgTypes[16]
+	mi := &file_weir_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1435,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[16]
+	mi := &file_weir_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1448,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Failure) GetKind() FailureKind {
@@ -1396,7 +1490,7 @@ type TaskStatusChanged struct {
 
 func (x *TaskStatusChanged) Reset() {
 	*x = TaskStatusChanged{}
-	mi := &file_weir_v1_control_proto_msgTypes[17]
+	mi := &file_weir_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1502,7 @@ func (x *TaskStatusChanged) String() string {
 func (*TaskStatusChanged) ProtoMessage() {}
 
 func (x *TaskStatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[17]
+	mi := &file_weir_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1515,7 @@ func (x *TaskStatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatusChanged.ProtoReflect.Descriptor instead.
 func (*TaskStatusChanged) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TaskStatusChanged) GetSubtask() *SubtaskRef {
@@ -1461,7 +1555,7 @@ type CheckpointAcked struct {
 
 func (x *CheckpointAcked) Reset() {
 	*x = CheckpointAcked{}
-	mi := &file_weir_v1_control_proto_msgTypes[18]
+	mi := &file_weir_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1567,7 @@ func (x *CheckpointAcked) String() string {
 func (*CheckpointAcked) ProtoMessage() {}
 
 func (x *CheckpointAcked) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[18]
+	mi := &file_weir_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1580,7 @@ func (x *CheckpointAcked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointAcked.ProtoReflect.Descriptor instead.
 func (*CheckpointAcked) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CheckpointAcked) GetCheckpoint() uint64 {
@@ -1556,7 +1650,7 @@ type CheckpointDeclined struct {
 
 func (x *CheckpointDeclined) Reset() {
 	*x = CheckpointDeclined{}
-	mi := &file_weir_v1_control_proto_msgTypes[19]
+	mi := &file_weir_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1662,7 @@ func (x *CheckpointDeclined) String() string {
 func (*CheckpointDeclined) ProtoMessage() {}
 
 func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[19]
+	mi := &file_weir_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1675,7 @@ func (x *CheckpointDeclined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDeclined.ProtoReflect.Descriptor instead.
 func (*CheckpointDeclined) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CheckpointDeclined) GetSubtask() *SubtaskRef {
@@ -1615,7 +1709,7 @@ type CommitAcked struct {
 
 func (x *CommitAcked) Reset() {
 	*x = CommitAcked{}
-	mi := &file_weir_v1_control_proto_msgTypes[20]
+	mi := &file_weir_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1721,7 @@ func (x *CommitAcked) String() string {
 func (*CommitAcked) ProtoMessage() {}
 
 func (x *CommitAcked) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[20]
+	mi := &file_weir_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1734,7 @@ func (x *CommitAcked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitAcked.ProtoReflect.Descriptor instead.
 func (*CommitAcked) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CommitAcked) GetSubtask() *SubtaskRef {
@@ -1669,7 +1763,7 @@ type SplitsDiscovered struct {
 
 func (x *SplitsDiscovered) Reset() {
 	*x = SplitsDiscovered{}
-	mi := &file_weir_v1_control_proto_msgTypes[21]
+	mi := &file_weir_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1775,7 @@ func (x *SplitsDiscovered) String() string {
 func (*SplitsDiscovered) ProtoMessage() {}
 
 func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[21]
+	mi := &file_weir_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1788,7 @@ func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitsDiscovered.ProtoReflect.Descriptor instead.
 func (*SplitsDiscovered) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SplitsDiscovered) GetSubtask() *SubtaskRef {
@@ -1736,13 +1830,14 @@ type SubtaskMetrics struct {
 	BusyUs          int64                  `protobuf:"varint,6,opt,name=busy_us,json=busyUs,proto3" json:"busy_us,omitempty"`
 	BackpressuredUs int64                  `protobuf:"varint,7,opt,name=backpressured_us,json=backpressuredUs,proto3" json:"backpressured_us,omitempty"`
 	OverdraftBytes  int64                  `protobuf:"varint,8,opt,name=overdraft_bytes,json=overdraftBytes,proto3" json:"overdraft_bytes,omitempty"`
+	SpilledBytes    int64                  `protobuf:"varint,9,opt,name=spilled_bytes,json=spilledBytes,proto3" json:"spilled_bytes,omitempty"` // what came round a loop and was put on disk
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SubtaskMetrics) Reset() {
 	*x = SubtaskMetrics{}
-	mi := &file_weir_v1_control_proto_msgTypes[22]
+	mi := &file_weir_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1849,7 @@ func (x *SubtaskMetrics) String() string {
 func (*SubtaskMetrics) ProtoMessage() {}
 
 func (x *SubtaskMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[22]
+	mi := &file_weir_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1862,7 @@ func (x *SubtaskMetrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskMetrics.ProtoReflect.Descriptor instead.
 func (*SubtaskMetrics) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SubtaskMetrics) GetSubtask() *SubtaskRef {
@@ -1826,6 +1921,13 @@ func (x *SubtaskMetrics) GetOverdraftBytes() int64 {
 	return 0
 }
 
+func (x *SubtaskMetrics) GetSpilledBytes() int64 {
+	if x != nil {
+		return x.SpilledBytes
+	}
+	return 0
+}
+
 type ExecutorHeartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -1836,7 +1938,7 @@ type ExecutorHeartbeat struct {
 
 func (x *ExecutorHeartbeat) Reset() {
 	*x = ExecutorHeartbeat{}
-	mi := &file_weir_v1_control_proto_msgTypes[23]
+	mi := &file_weir_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +1950,7 @@ func (x *ExecutorHeartbeat) String() string {
 func (*ExecutorHeartbeat) ProtoMessage() {}
 
 func (x *ExecutorHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[23]
+	mi := &file_weir_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1963,7 @@ func (x *ExecutorHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorHeartbeat.ProtoReflect.Descriptor instead.
 func (*ExecutorHeartbeat) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExecutorHeartbeat) GetSequence() uint64 {
@@ -1890,6 +1992,7 @@ type ExecutorReport struct {
 	//	*ExecutorReport_CommitAcked
 	//	*ExecutorReport_Splits
 	//	*ExecutorReport_Failure
+	//	*ExecutorReport_Chunk
 	Kind          isExecutorReport_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1897,7 +2000,7 @@ type ExecutorReport struct {
 
 func (x *ExecutorReport) Reset() {
 	*x = ExecutorReport{}
-	mi := &file_weir_v1_control_proto_msgTypes[24]
+	mi := &file_weir_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2012,7 @@ func (x *ExecutorReport) String() string {
 func (*ExecutorReport) ProtoMessage() {}
 
 func (x *ExecutorReport) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[24]
+	mi := &file_weir_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2025,7 @@ func (x *ExecutorReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorReport.ProtoReflect.Descriptor instead.
 func (*ExecutorReport) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExecutorReport) GetKind() isExecutorReport_Kind {
@@ -2004,6 +2107,15 @@ func (x *ExecutorReport) GetFailure() *Failure {
 	return nil
 }
 
+func (x *ExecutorReport) GetChunk() *Chunk {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecutorReport_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
 type isExecutorReport_Kind interface {
 	isExecutorReport_Kind()
 }
@@ -2040,6 +2152,10 @@ type ExecutorReport_Failure struct {
 	Failure *Failure `protobuf:"bytes,8,opt,name=failure,proto3,oneof"` // of the executor as a whole, e.g. the graph differs
 }
 
+type ExecutorReport_Chunk struct {
+	Chunk *Chunk `protobuf:"bytes,9,opt,name=chunk,proto3,oneof"`
+}
+
 func (*ExecutorReport_Hello) isExecutorReport_Kind() {}
 
 func (*ExecutorReport_Heartbeat) isExecutorReport_Kind() {}
@@ -2056,6 +2172,8 @@ func (*ExecutorReport_Splits) isExecutorReport_Kind() {}
 
 func (*ExecutorReport_Failure) isExecutorReport_Kind() {}
 
+func (*ExecutorReport_Chunk) isExecutorReport_Kind() {}
+
 type Peer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TaskManagerId string                 `protobuf:"bytes,1,opt,name=task_manager_id,json=taskManagerId,proto3" json:"task_manager_id,omitempty"`
@@ -2066,7 +2184,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_weir_v1_control_proto_msgTypes[25]
+	mi := &file_weir_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2196,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[25]
+	mi := &file_weir_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2209,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Peer) GetTaskManagerId() string {
@@ -2118,7 +2236,7 @@ type SubtaskPlacement struct {
 
 func (x *SubtaskPlacement) Reset() {
 	*x = SubtaskPlacement{}
-	mi := &file_weir_v1_control_proto_msgTypes[26]
+	mi := &file_weir_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2248,7 @@ func (x *SubtaskPlacement) String() string {
 func (*SubtaskPlacement) ProtoMessage() {}
 
 func (x *SubtaskPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[26]
+	mi := &file_weir_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2261,7 @@ func (x *SubtaskPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskPlacement.ProtoReflect.Descriptor instead.
 func (*SubtaskPlacement) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SubtaskPlacement) GetSubtask() *SubtaskRef {
@@ -2174,7 +2292,7 @@ type TaskDeployment struct {
 
 func (x *TaskDeployment) Reset() {
 	*x = TaskDeployment{}
-	mi := &file_weir_v1_control_proto_msgTypes[27]
+	mi := &file_weir_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2304,7 @@ func (x *TaskDeployment) String() string {
 func (*TaskDeployment) ProtoMessage() {}
 
 func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[27]
+	mi := &file_weir_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2317,7 @@ func (x *TaskDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDeployment.ProtoReflect.Descriptor instead.
 func (*TaskDeployment) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TaskDeployment) GetSubtask() *SubtaskRef {
@@ -2256,7 +2374,7 @@ type RestoredInFlight struct {
 
 func (x *RestoredInFlight) Reset() {
 	*x = RestoredInFlight{}
-	mi := &file_weir_v1_control_proto_msgTypes[28]
+	mi := &file_weir_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2386,7 @@ func (x *RestoredInFlight) String() string {
 func (*RestoredInFlight) ProtoMessage() {}
 
 func (x *RestoredInFlight) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[28]
+	mi := &file_weir_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2399,7 @@ func (x *RestoredInFlight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoredInFlight.ProtoReflect.Descriptor instead.
 func (*RestoredInFlight) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RestoredInFlight) GetHandle() *StateHandle {
@@ -2310,7 +2428,7 @@ type RestoredPart struct {
 
 func (x *RestoredPart) Reset() {
 	*x = RestoredPart{}
-	mi := &file_weir_v1_control_proto_msgTypes[29]
+	mi := &file_weir_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2440,7 @@ func (x *RestoredPart) String() string {
 func (*RestoredPart) ProtoMessage() {}
 
 func (x *RestoredPart) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[29]
+	mi := &file_weir_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2453,7 @@ func (x *RestoredPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoredPart.ProtoReflect.Descriptor instead.
 func (*RestoredPart) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RestoredPart) GetChannel() int32 {
@@ -2378,7 +2496,7 @@ type RestoredWatermark struct {
 
 func (x *RestoredWatermark) Reset() {
 	*x = RestoredWatermark{}
-	mi := &file_weir_v1_control_proto_msgTypes[30]
+	mi := &file_weir_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2508,7 @@ func (x *RestoredWatermark) String() string {
 func (*RestoredWatermark) ProtoMessage() {}
 
 func (x *RestoredWatermark) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[30]
+	mi := &file_weir_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2403,7 +2521,7 @@ func (x *RestoredWatermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoredWatermark.ProtoReflect.Descriptor instead.
 func (*RestoredWatermark) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{30}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RestoredWatermark) GetEdge() int32 {
@@ -2438,7 +2556,7 @@ type DeployTasks struct {
 
 func (x *DeployTasks) Reset() {
 	*x = DeployTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[31]
+	mi := &file_weir_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2450,7 +2568,7 @@ func (x *DeployTasks) String() string {
 func (*DeployTasks) ProtoMessage() {}
 
 func (x *DeployTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[31]
+	mi := &file_weir_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2463,7 +2581,7 @@ func (x *DeployTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeployTasks.ProtoReflect.Descriptor instead.
 func (*DeployTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{31}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeployTasks) GetPeers() []*Peer {
@@ -2548,7 +2666,7 @@ type TriggerCheckpoint struct {
 
 func (x *TriggerCheckpoint) Reset() {
 	*x = TriggerCheckpoint{}
-	mi := &file_weir_v1_control_proto_msgTypes[32]
+	mi := &file_weir_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2678,7 @@ func (x *TriggerCheckpoint) String() string {
 func (*TriggerCheckpoint) ProtoMessage() {}
 
 func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[32]
+	mi := &file_weir_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2691,7 @@ func (x *TriggerCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpoint.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpoint) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{32}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TriggerCheckpoint) GetCheckpoint() uint64 {
@@ -2650,7 +2768,7 @@ type NotifyCheckpoint struct {
 
 func (x *NotifyCheckpoint) Reset() {
 	*x = NotifyCheckpoint{}
-	mi := &file_weir_v1_control_proto_msgTypes[33]
+	mi := &file_weir_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +2780,7 @@ func (x *NotifyCheckpoint) String() string {
 func (*NotifyCheckpoint) ProtoMessage() {}
 
 func (x *NotifyCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[33]
+	mi := &file_weir_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +2793,7 @@ func (x *NotifyCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyCheckpoint.ProtoReflect.Descriptor instead.
 func (*NotifyCheckpoint) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{33}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NotifyCheckpoint) GetCheckpoint() uint64 {
@@ -2713,7 +2831,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_weir_v1_control_proto_msgTypes[34]
+	mi := &file_weir_v1_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2843,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[34]
+	mi := &file_weir_v1_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2856,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{34}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AssignSplits) GetSubtask() *SubtaskRef {
@@ -2794,7 +2912,7 @@ type EndLoops struct {
 
 func (x *EndLoops) Reset() {
 	*x = EndLoops{}
-	mi := &file_weir_v1_control_proto_msgTypes[35]
+	mi := &file_weir_v1_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2924,7 @@ func (x *EndLoops) String() string {
 func (*EndLoops) ProtoMessage() {}
 
 func (x *EndLoops) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[35]
+	mi := &file_weir_v1_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2937,7 @@ func (x *EndLoops) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndLoops.ProtoReflect.Descriptor instead.
 func (*EndLoops) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{35}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EndLoops) GetSubtasks() []*SubtaskRef {
@@ -2837,7 +2955,7 @@ type FinishTasks struct {
 
 func (x *FinishTasks) Reset() {
 	*x = FinishTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[36]
+	mi := &file_weir_v1_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +2967,7 @@ func (x *FinishTasks) String() string {
 func (*FinishTasks) ProtoMessage() {}
 
 func (x *FinishTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[36]
+	mi := &file_weir_v1_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +2980,7 @@ func (x *FinishTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTasks.ProtoReflect.Descriptor instead.
 func (*FinishTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{36}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{37}
 }
 
 // CancelTasks ends the tasks without committing anything. What their sinks
@@ -2877,7 +2995,7 @@ type CancelTasks struct {
 
 func (x *CancelTasks) Reset() {
 	*x = CancelTasks{}
-	mi := &file_weir_v1_control_proto_msgTypes[37]
+	mi := &file_weir_v1_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +3007,7 @@ func (x *CancelTasks) String() string {
 func (*CancelTasks) ProtoMessage() {}
 
 func (x *CancelTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[37]
+	mi := &file_weir_v1_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3020,7 @@ func (x *CancelTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasks.ProtoReflect.Descriptor instead.
 func (*CancelTasks) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{37}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CancelTasks) GetKeepUpTo() uint64 {
@@ -2925,6 +3043,7 @@ type ExecutorCommand struct {
 	//	*ExecutorCommand_AssignSplits
 	//	*ExecutorCommand_Finish
 	//	*ExecutorCommand_Cancel
+	//	*ExecutorCommand_Chunk
 	//	*ExecutorCommand_EndLoops
 	Kind          isExecutorCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
@@ -2933,7 +3052,7 @@ type ExecutorCommand struct {
 
 func (x *ExecutorCommand) Reset() {
 	*x = ExecutorCommand{}
-	mi := &file_weir_v1_control_proto_msgTypes[38]
+	mi := &file_weir_v1_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3064,7 @@ func (x *ExecutorCommand) String() string {
 func (*ExecutorCommand) ProtoMessage() {}
 
 func (x *ExecutorCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_control_proto_msgTypes[38]
+	mi := &file_weir_v1_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3077,7 @@ func (x *ExecutorCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorCommand.ProtoReflect.Descriptor instead.
 func (*ExecutorCommand) Descriptor() ([]byte, []int) {
-	return file_weir_v1_control_proto_rawDescGZIP(), []int{38}
+	return file_weir_v1_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExecutorCommand) GetKind() isExecutorCommand_Kind {
@@ -3049,6 +3168,15 @@ func (x *ExecutorCommand) GetCancel() *CancelTasks {
 	return nil
 }
 
+func (x *ExecutorCommand) GetChunk() *Chunk {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecutorCommand_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
 func (x *ExecutorCommand) GetEndLoops() *EndLoops {
 	if x != nil {
 		if x, ok := x.Kind.(*ExecutorCommand_EndLoops); ok {
@@ -3098,8 +3226,12 @@ type ExecutorCommand_Cancel struct {
 	Cancel *CancelTasks `protobuf:"bytes,9,opt,name=cancel,proto3,oneof"`
 }
 
+type ExecutorCommand_Chunk struct {
+	Chunk *Chunk `protobuf:"bytes,10,opt,name=chunk,proto3,oneof"`
+}
+
 type ExecutorCommand_EndLoops struct {
-	EndLoops *EndLoops `protobuf:"bytes,10,opt,name=end_loops,json=endLoops,proto3,oneof"`
+	EndLoops *EndLoops `protobuf:"bytes,11,opt,name=end_loops,json=endLoops,proto3,oneof"`
 }
 
 func (*ExecutorCommand_Accepted) isExecutorCommand_Kind() {}
@@ -3119,6 +3251,8 @@ func (*ExecutorCommand_AssignSplits) isExecutorCommand_Kind() {}
 func (*ExecutorCommand_Finish) isExecutorCommand_Kind() {}
 
 func (*ExecutorCommand_Cancel) isExecutorCommand_Kind() {}
+
+func (*ExecutorCommand_Chunk) isExecutorCommand_Kind() {}
 
 func (*ExecutorCommand_EndLoops) isExecutorCommand_Kind() {}
 
@@ -3157,16 +3291,21 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\aunix_ms\x18\x03 \x01(\x03R\x06unixMs\"U\n" +
 	"\x0fExecutorStarted\x120\n" +
 	"\bexecutor\x18\x01 \x01(\v2\x14.weir.v1.ExecutorRefR\bexecutor\x12\x10\n" +
-	"\x03pid\x18\x02 \x01(\x05R\x03pid\"\xbf\x02\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\"\xe7\x02\n" +
 	"\x11TaskManagerReport\x121\n" +
 	"\x05hello\x18\x01 \x01(\v2\x19.weir.v1.TaskManagerHelloH\x00R\x05hello\x122\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x12.weir.v1.HeartbeatH\x00R\theartbeat\x12B\n" +
 	"\x0fexecutor_exited\x18\x03 \x01(\v2\x17.weir.v1.ExecutorExitedH\x00R\x0eexecutorExited\x120\n" +
 	"\tlog_lines\x18\x04 \x01(\v2\x11.weir.v1.LogLinesH\x00R\blogLines\x12E\n" +
-	"\x10executor_started\x18\x05 \x01(\v2\x18.weir.v1.ExecutorStartedH\x00R\x0fexecutorStartedB\x06\n" +
-	"\x04kind\"'\n" +
+	"\x10executor_started\x18\x05 \x01(\v2\x18.weir.v1.ExecutorStartedH\x00R\x0fexecutorStarted\x12&\n" +
+	"\x05chunk\x18\x06 \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunkB\x06\n" +
+	"\x04kind\"A\n" +
 	"\tHeartbeat\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x9a\x01\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x18\n" +
+	"\areports\x18\x02 \x01(\x04R\areports\"1\n" +
+	"\x05Chunk\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x04R\x05total\"\x9a\x01\n" +
 	"\rHelloAccepted\x122\n" +
 	"\x15heartbeat_interval_ms\x18\x01 \x01(\x03R\x13heartbeatIntervalMs\x120\n" +
 	"\x14heartbeat_timeout_ms\x18\x02 \x01(\x03R\x12heartbeatTimeoutMs\x12#\n" +
@@ -3194,7 +3333,7 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x04kill\x18\x02 \x01(\bR\x04kill\x12\x19\n" +
 	"\bgrace_ms\x18\x03 \x01(\x03R\agraceMs\"\"\n" +
 	"\tForgetJob\x12\x15\n" +
-	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\xf0\x02\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\x98\x03\n" +
 	"\x12TaskManagerCommand\x124\n" +
 	"\baccepted\x18\x01 \x01(\v2\x16.weir.v1.HelloAcceptedH\x00R\baccepted\x121\n" +
 	"\arefused\x18\x02 \x01(\v2\x15.weir.v1.HelloRefusedH\x00R\arefused\x122\n" +
@@ -3202,7 +3341,8 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x0flaunch_executor\x18\x04 \x01(\v2\x17.weir.v1.LaunchExecutorH\x00R\x0elaunchExecutor\x12<\n" +
 	"\rstop_executor\x18\x05 \x01(\v2\x15.weir.v1.StopExecutorH\x00R\fstopExecutor\x123\n" +
 	"\n" +
-	"forget_job\x18\x06 \x01(\v2\x12.weir.v1.ForgetJobH\x00R\tforgetJobB\x06\n" +
+	"forget_job\x18\x06 \x01(\v2\x12.weir.v1.ForgetJobH\x00R\tforgetJob\x12&\n" +
+	"\x05chunk\x18\a \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunkB\x06\n" +
 	"\x04kind\"\xc1\x01\n" +
 	"\rExecutorHello\x120\n" +
 	"\bexecutor\x18\x01 \x01(\v2\x14.weir.v1.ExecutorRefR\bexecutor\x12&\n" +
@@ -3249,7 +3389,7 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\asubtask\x18\x01 \x01(\v2\x13.weir.v1.SubtaskRefR\asubtask\x12\x1a\n" +
 	"\boperator\x18\x02 \x01(\tR\boperator\x12&\n" +
 	"\x06splits\x18\x03 \x03(\v2\x0e.weir.v1.SplitR\x06splits\x12\x1a\n" +
-	"\bcomplete\x18\x04 \x01(\bR\bcomplete\"\xa4\x02\n" +
+	"\bcomplete\x18\x04 \x01(\bR\bcomplete\"\xc9\x02\n" +
 	"\x0eSubtaskMetrics\x12-\n" +
 	"\asubtask\x18\x01 \x01(\v2\x13.weir.v1.SubtaskRefR\asubtask\x12\x1d\n" +
 	"\n" +
@@ -3260,10 +3400,11 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\tbytes_out\x18\x05 \x01(\x03R\bbytesOut\x12\x17\n" +
 	"\abusy_us\x18\x06 \x01(\x03R\x06busyUs\x12)\n" +
 	"\x10backpressured_us\x18\a \x01(\x03R\x0fbackpressuredUs\x12'\n" +
-	"\x0foverdraft_bytes\x18\b \x01(\x03R\x0eoverdraftBytes\"b\n" +
+	"\x0foverdraft_bytes\x18\b \x01(\x03R\x0eoverdraftBytes\x12#\n" +
+	"\rspilled_bytes\x18\t \x01(\x03R\fspilledBytes\"b\n" +
 	"\x11ExecutorHeartbeat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
-	"\ametrics\x18\x02 \x03(\v2\x17.weir.v1.SubtaskMetricsR\ametrics\"\xce\x03\n" +
+	"\ametrics\x18\x02 \x03(\v2\x17.weir.v1.SubtaskMetricsR\ametrics\"\xf6\x03\n" +
 	"\x0eExecutorReport\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.weir.v1.ExecutorHelloH\x00R\x05hello\x12:\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1a.weir.v1.ExecutorHeartbeatH\x00R\theartbeat\x12=\n" +
@@ -3273,7 +3414,8 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\bdeclined\x18\x05 \x01(\v2\x1b.weir.v1.CheckpointDeclinedH\x00R\bdeclined\x129\n" +
 	"\fcommit_acked\x18\x06 \x01(\v2\x14.weir.v1.CommitAckedH\x00R\vcommitAcked\x123\n" +
 	"\x06splits\x18\a \x01(\v2\x19.weir.v1.SplitsDiscoveredH\x00R\x06splits\x12,\n" +
-	"\afailure\x18\b \x01(\v2\x10.weir.v1.FailureH\x00R\afailureB\x06\n" +
+	"\afailure\x18\b \x01(\v2\x10.weir.v1.FailureH\x00R\afailure\x12&\n" +
+	"\x05chunk\x18\t \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunkB\x06\n" +
 	"\x04kind\"Q\n" +
 	"\x04Peer\x12&\n" +
 	"\x0ftask_manager_id\x18\x01 \x01(\tR\rtaskManagerId\x12!\n" +
@@ -3345,7 +3487,7 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\vFinishTasks\"+\n" +
 	"\vCancelTasks\x12\x1c\n" +
 	"\n" +
-	"keep_up_to\x18\x01 \x01(\x04R\bkeepUpTo\"\xa3\x04\n" +
+	"keep_up_to\x18\x01 \x01(\x04R\bkeepUpTo\"\xcb\x04\n" +
 	"\x0fExecutorCommand\x124\n" +
 	"\baccepted\x18\x01 \x01(\v2\x16.weir.v1.HelloAcceptedH\x00R\baccepted\x121\n" +
 	"\arefused\x18\x02 \x01(\v2\x15.weir.v1.HelloRefusedH\x00R\arefused\x122\n" +
@@ -3355,9 +3497,10 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\x06notify\x18\x06 \x01(\v2\x19.weir.v1.NotifyCheckpointH\x00R\x06notify\x12<\n" +
 	"\rassign_splits\x18\a \x01(\v2\x15.weir.v1.AssignSplitsH\x00R\fassignSplits\x12.\n" +
 	"\x06finish\x18\b \x01(\v2\x14.weir.v1.FinishTasksH\x00R\x06finish\x12.\n" +
-	"\x06cancel\x18\t \x01(\v2\x14.weir.v1.CancelTasksH\x00R\x06cancel\x120\n" +
-	"\tend_loops\x18\n" +
-	" \x01(\v2\x11.weir.v1.EndLoopsH\x00R\bendLoopsB\x06\n" +
+	"\x06cancel\x18\t \x01(\v2\x14.weir.v1.CancelTasksH\x00R\x06cancel\x12&\n" +
+	"\x05chunk\x18\n" +
+	" \x01(\v2\x0e.weir.v1.ChunkH\x00R\x05chunk\x120\n" +
+	"\tend_loops\x18\v \x01(\v2\x11.weir.v1.EndLoopsH\x00R\bendLoopsB\x06\n" +
 	"\x04kind*\xe6\x01\n" +
 	"\n" +
 	"TaskStatus\x12\x1b\n" +
@@ -3389,7 +3532,7 @@ func file_weir_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weir_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_weir_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_weir_v1_control_proto_goTypes = []any{
 	(TaskStatus)(0),              // 0: weir.v1.TaskStatus
 	(FailureKind)(0),             // 1: weir.v1.FailureKind
@@ -3401,49 +3544,50 @@ var file_weir_v1_control_proto_goTypes = []any{
 	(*ExecutorStarted)(nil),      // 7: weir.v1.ExecutorStarted
 	(*TaskManagerReport)(nil),    // 8: weir.v1.TaskManagerReport
 	(*Heartbeat)(nil),            // 9: weir.v1.Heartbeat
-	(*HelloAccepted)(nil),        // 10: weir.v1.HelloAccepted
-	(*HelloRefused)(nil),         // 11: weir.v1.HelloRefused
-	(*LaunchExecutor)(nil),       // 12: weir.v1.LaunchExecutor
-	(*StopExecutor)(nil),         // 13: weir.v1.StopExecutor
-	(*ForgetJob)(nil),            // 14: weir.v1.ForgetJob
-	(*TaskManagerCommand)(nil),   // 15: weir.v1.TaskManagerCommand
-	(*ExecutorHello)(nil),        // 16: weir.v1.ExecutorHello
-	(*SubtaskRef)(nil),           // 17: weir.v1.SubtaskRef
-	(*Failure)(nil),              // 18: weir.v1.Failure
-	(*TaskStatusChanged)(nil),    // 19: weir.v1.TaskStatusChanged
-	(*CheckpointAcked)(nil),      // 20: weir.v1.CheckpointAcked
-	(*CheckpointDeclined)(nil),   // 21: weir.v1.CheckpointDeclined
-	(*CommitAcked)(nil),          // 22: weir.v1.CommitAcked
-	(*SplitsDiscovered)(nil),     // 23: weir.v1.SplitsDiscovered
-	(*SubtaskMetrics)(nil),       // 24: weir.v1.SubtaskMetrics
-	(*ExecutorHeartbeat)(nil),    // 25: weir.v1.ExecutorHeartbeat
-	(*ExecutorReport)(nil),       // 26: weir.v1.ExecutorReport
-	(*Peer)(nil),                 // 27: weir.v1.Peer
-	(*SubtaskPlacement)(nil),     // 28: weir.v1.SubtaskPlacement
-	(*TaskDeployment)(nil),       // 29: weir.v1.TaskDeployment
-	(*RestoredInFlight)(nil),     // 30: weir.v1.RestoredInFlight
-	(*RestoredPart)(nil),         // 31: weir.v1.RestoredPart
-	(*RestoredWatermark)(nil),    // 32: weir.v1.RestoredWatermark
-	(*DeployTasks)(nil),          // 33: weir.v1.DeployTasks
-	(*TriggerCheckpoint)(nil),    // 34: weir.v1.TriggerCheckpoint
-	(*NotifyCheckpoint)(nil),     // 35: weir.v1.NotifyCheckpoint
-	(*AssignSplits)(nil),         // 36: weir.v1.AssignSplits
-	(*EndLoops)(nil),             // 37: weir.v1.EndLoops
-	(*FinishTasks)(nil),          // 38: weir.v1.FinishTasks
-	(*CancelTasks)(nil),          // 39: weir.v1.CancelTasks
-	(*ExecutorCommand)(nil),      // 40: weir.v1.ExecutorCommand
-	nil,                          // 41: weir.v1.LaunchExecutor.EnvironmentEntry
-	nil,                          // 42: weir.v1.LaunchExecutor.ConfigEntry
-	(*AttemptID)(nil),            // 43: weir.v1.AttemptID
-	(*JobGraph)(nil),             // 44: weir.v1.JobGraph
-	(*SubtaskState)(nil),         // 45: weir.v1.SubtaskState
-	(*Split)(nil),                // 46: weir.v1.Split
-	(*OperatorSubtaskState)(nil), // 47: weir.v1.OperatorSubtaskState
-	(*StateHandle)(nil),          // 48: weir.v1.StateHandle
+	(*Chunk)(nil),                // 10: weir.v1.Chunk
+	(*HelloAccepted)(nil),        // 11: weir.v1.HelloAccepted
+	(*HelloRefused)(nil),         // 12: weir.v1.HelloRefused
+	(*LaunchExecutor)(nil),       // 13: weir.v1.LaunchExecutor
+	(*StopExecutor)(nil),         // 14: weir.v1.StopExecutor
+	(*ForgetJob)(nil),            // 15: weir.v1.ForgetJob
+	(*TaskManagerCommand)(nil),   // 16: weir.v1.TaskManagerCommand
+	(*ExecutorHello)(nil),        // 17: weir.v1.ExecutorHello
+	(*SubtaskRef)(nil),           // 18: weir.v1.SubtaskRef
+	(*Failure)(nil),              // 19: weir.v1.Failure
+	(*TaskStatusChanged)(nil),    // 20: weir.v1.TaskStatusChanged
+	(*CheckpointAcked)(nil),      // 21: weir.v1.CheckpointAcked
+	(*CheckpointDeclined)(nil),   // 22: weir.v1.CheckpointDeclined
+	(*CommitAcked)(nil),          // 23: weir.v1.CommitAcked
+	(*SplitsDiscovered)(nil),     // 24: weir.v1.SplitsDiscovered
+	(*SubtaskMetrics)(nil),       // 25: weir.v1.SubtaskMetrics
+	(*ExecutorHeartbeat)(nil),    // 26: weir.v1.ExecutorHeartbeat
+	(*ExecutorReport)(nil),       // 27: weir.v1.ExecutorReport
+	(*Peer)(nil),                 // 28: weir.v1.Peer
+	(*SubtaskPlacement)(nil),     // 29: weir.v1.SubtaskPlacement
+	(*TaskDeployment)(nil),       // 30: weir.v1.TaskDeployment
+	(*RestoredInFlight)(nil),     // 31: weir.v1.RestoredInFlight
+	(*RestoredPart)(nil),         // 32: weir.v1.RestoredPart
+	(*RestoredWatermark)(nil),    // 33: weir.v1.RestoredWatermark
+	(*DeployTasks)(nil),          // 34: weir.v1.DeployTasks
+	(*TriggerCheckpoint)(nil),    // 35: weir.v1.TriggerCheckpoint
+	(*NotifyCheckpoint)(nil),     // 36: weir.v1.NotifyCheckpoint
+	(*AssignSplits)(nil),         // 37: weir.v1.AssignSplits
+	(*EndLoops)(nil),             // 38: weir.v1.EndLoops
+	(*FinishTasks)(nil),          // 39: weir.v1.FinishTasks
+	(*CancelTasks)(nil),          // 40: weir.v1.CancelTasks
+	(*ExecutorCommand)(nil),      // 41: weir.v1.ExecutorCommand
+	nil,                          // 42: weir.v1.LaunchExecutor.EnvironmentEntry
+	nil,                          // 43: weir.v1.LaunchExecutor.ConfigEntry
+	(*AttemptID)(nil),            // 44: weir.v1.AttemptID
+	(*JobGraph)(nil),             // 45: weir.v1.JobGraph
+	(*SubtaskState)(nil),         // 46: weir.v1.SubtaskState
+	(*Split)(nil),                // 47: weir.v1.Split
+	(*OperatorSubtaskState)(nil), // 48: weir.v1.OperatorSubtaskState
+	(*StateHandle)(nil),          // 49: weir.v1.StateHandle
 }
 var file_weir_v1_control_proto_depIdxs = []int32{
 	3,  // 0: weir.v1.TaskManagerHello.running:type_name -> weir.v1.ExecutorRef
-	43, // 1: weir.v1.ExecutorRef.attempt:type_name -> weir.v1.AttemptID
+	44, // 1: weir.v1.ExecutorRef.attempt:type_name -> weir.v1.AttemptID
 	3,  // 2: weir.v1.ExecutorExited.executor:type_name -> weir.v1.ExecutorRef
 	1,  // 3: weir.v1.ExecutorExited.kind:type_name -> weir.v1.FailureKind
 	6,  // 4: weir.v1.LogLines.lines:type_name -> weir.v1.LogLine
@@ -3453,67 +3597,71 @@ var file_weir_v1_control_proto_depIdxs = []int32{
 	4,  // 8: weir.v1.TaskManagerReport.executor_exited:type_name -> weir.v1.ExecutorExited
 	5,  // 9: weir.v1.TaskManagerReport.log_lines:type_name -> weir.v1.LogLines
 	7,  // 10: weir.v1.TaskManagerReport.executor_started:type_name -> weir.v1.ExecutorStarted
-	3,  // 11: weir.v1.LaunchExecutor.executor:type_name -> weir.v1.ExecutorRef
-	41, // 12: weir.v1.LaunchExecutor.environment:type_name -> weir.v1.LaunchExecutor.EnvironmentEntry
-	42, // 13: weir.v1.LaunchExecutor.config:type_name -> weir.v1.LaunchExecutor.ConfigEntry
-	44, // 14: weir.v1.LaunchExecutor.graph:type_name -> weir.v1.JobGraph
-	3,  // 15: weir.v1.StopExecutor.executor:type_name -> weir.v1.ExecutorRef
-	10, // 16: weir.v1.TaskManagerCommand.accepted:type_name -> weir.v1.HelloAccepted
-	11, // 17: weir.v1.TaskManagerCommand.refused:type_name -> weir.v1.HelloRefused
-	9,  // 18: weir.v1.TaskManagerCommand.heartbeat:type_name -> weir.v1.Heartbeat
-	12, // 19: weir.v1.TaskManagerCommand.launch_executor:type_name -> weir.v1.LaunchExecutor
-	13, // 20: weir.v1.TaskManagerCommand.stop_executor:type_name -> weir.v1.StopExecutor
-	14, // 21: weir.v1.TaskManagerCommand.forget_job:type_name -> weir.v1.ForgetJob
-	3,  // 22: weir.v1.ExecutorHello.executor:type_name -> weir.v1.ExecutorRef
-	1,  // 23: weir.v1.Failure.kind:type_name -> weir.v1.FailureKind
-	17, // 24: weir.v1.TaskStatusChanged.subtask:type_name -> weir.v1.SubtaskRef
-	0,  // 25: weir.v1.TaskStatusChanged.status:type_name -> weir.v1.TaskStatus
-	18, // 26: weir.v1.TaskStatusChanged.failure:type_name -> weir.v1.Failure
-	45, // 27: weir.v1.CheckpointAcked.state:type_name -> weir.v1.SubtaskState
-	17, // 28: weir.v1.CheckpointDeclined.subtask:type_name -> weir.v1.SubtaskRef
-	17, // 29: weir.v1.CommitAcked.subtask:type_name -> weir.v1.SubtaskRef
-	17, // 30: weir.v1.SplitsDiscovered.subtask:type_name -> weir.v1.SubtaskRef
-	46, // 31: weir.v1.SplitsDiscovered.splits:type_name -> weir.v1.Split
-	17, // 32: weir.v1.SubtaskMetrics.subtask:type_name -> weir.v1.SubtaskRef
-	24, // 33: weir.v1.ExecutorHeartbeat.metrics:type_name -> weir.v1.SubtaskMetrics
-	16, // 34: weir.v1.ExecutorReport.hello:type_name -> weir.v1.ExecutorHello
-	25, // 35: weir.v1.ExecutorReport.heartbeat:type_name -> weir.v1.ExecutorHeartbeat
-	19, // 36: weir.v1.ExecutorReport.task_status:type_name -> weir.v1.TaskStatusChanged
-	20, // 37: weir.v1.ExecutorReport.acked:type_name -> weir.v1.CheckpointAcked
-	21, // 38: weir.v1.ExecutorReport.declined:type_name -> weir.v1.CheckpointDeclined
-	22, // 39: weir.v1.ExecutorReport.commit_acked:type_name -> weir.v1.CommitAcked
-	23, // 40: weir.v1.ExecutorReport.splits:type_name -> weir.v1.SplitsDiscovered
-	18, // 41: weir.v1.ExecutorReport.failure:type_name -> weir.v1.Failure
-	17, // 42: weir.v1.SubtaskPlacement.subtask:type_name -> weir.v1.SubtaskRef
-	17, // 43: weir.v1.TaskDeployment.subtask:type_name -> weir.v1.SubtaskRef
-	47, // 44: weir.v1.TaskDeployment.restore:type_name -> weir.v1.OperatorSubtaskState
-	36, // 45: weir.v1.TaskDeployment.splits:type_name -> weir.v1.AssignSplits
-	30, // 46: weir.v1.TaskDeployment.in_flight:type_name -> weir.v1.RestoredInFlight
-	32, // 47: weir.v1.TaskDeployment.watermarks:type_name -> weir.v1.RestoredWatermark
-	48, // 48: weir.v1.RestoredInFlight.handle:type_name -> weir.v1.StateHandle
-	31, // 49: weir.v1.RestoredInFlight.parts:type_name -> weir.v1.RestoredPart
-	27, // 50: weir.v1.DeployTasks.peers:type_name -> weir.v1.Peer
-	28, // 51: weir.v1.DeployTasks.placements:type_name -> weir.v1.SubtaskPlacement
-	29, // 52: weir.v1.DeployTasks.tasks:type_name -> weir.v1.TaskDeployment
-	17, // 53: weir.v1.TriggerCheckpoint.subtasks:type_name -> weir.v1.SubtaskRef
-	17, // 54: weir.v1.AssignSplits.subtask:type_name -> weir.v1.SubtaskRef
-	46, // 55: weir.v1.AssignSplits.splits:type_name -> weir.v1.Split
-	17, // 56: weir.v1.EndLoops.subtasks:type_name -> weir.v1.SubtaskRef
-	10, // 57: weir.v1.ExecutorCommand.accepted:type_name -> weir.v1.HelloAccepted
-	11, // 58: weir.v1.ExecutorCommand.refused:type_name -> weir.v1.HelloRefused
-	9,  // 59: weir.v1.ExecutorCommand.heartbeat:type_name -> weir.v1.Heartbeat
-	33, // 60: weir.v1.ExecutorCommand.deploy:type_name -> weir.v1.DeployTasks
-	34, // 61: weir.v1.ExecutorCommand.trigger:type_name -> weir.v1.TriggerCheckpoint
-	35, // 62: weir.v1.ExecutorCommand.notify:type_name -> weir.v1.NotifyCheckpoint
-	36, // 63: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
-	38, // 64: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
-	39, // 65: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
-	37, // 66: weir.v1.ExecutorCommand.end_loops:type_name -> weir.v1.EndLoops
-	67, // [67:67] is the sub-list for method output_type
-	67, // [67:67] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	10, // 11: weir.v1.TaskManagerReport.chunk:type_name -> weir.v1.Chunk
+	3,  // 12: weir.v1.LaunchExecutor.executor:type_name -> weir.v1.ExecutorRef
+	42, // 13: weir.v1.LaunchExecutor.environment:type_name -> weir.v1.LaunchExecutor.EnvironmentEntry
+	43, // 14: weir.v1.LaunchExecutor.config:type_name -> weir.v1.LaunchExecutor.ConfigEntry
+	45, // 15: weir.v1.LaunchExecutor.graph:type_name -> weir.v1.JobGraph
+	3,  // 16: weir.v1.StopExecutor.executor:type_name -> weir.v1.ExecutorRef
+	11, // 17: weir.v1.TaskManagerCommand.accepted:type_name -> weir.v1.HelloAccepted
+	12, // 18: weir.v1.TaskManagerCommand.refused:type_name -> weir.v1.HelloRefused
+	9,  // 19: weir.v1.TaskManagerCommand.heartbeat:type_name -> weir.v1.Heartbeat
+	13, // 20: weir.v1.TaskManagerCommand.launch_executor:type_name -> weir.v1.LaunchExecutor
+	14, // 21: weir.v1.TaskManagerCommand.stop_executor:type_name -> weir.v1.StopExecutor
+	15, // 22: weir.v1.TaskManagerCommand.forget_job:type_name -> weir.v1.ForgetJob
+	10, // 23: weir.v1.TaskManagerCommand.chunk:type_name -> weir.v1.Chunk
+	3,  // 24: weir.v1.ExecutorHello.executor:type_name -> weir.v1.ExecutorRef
+	1,  // 25: weir.v1.Failure.kind:type_name -> weir.v1.FailureKind
+	18, // 26: weir.v1.TaskStatusChanged.subtask:type_name -> weir.v1.SubtaskRef
+	0,  // 27: weir.v1.TaskStatusChanged.status:type_name -> weir.v1.TaskStatus
+	19, // 28: weir.v1.TaskStatusChanged.failure:type_name -> weir.v1.Failure
+	46, // 29: weir.v1.CheckpointAcked.state:type_name -> weir.v1.SubtaskState
+	18, // 30: weir.v1.CheckpointDeclined.subtask:type_name -> weir.v1.SubtaskRef
+	18, // 31: weir.v1.CommitAcked.subtask:type_name -> weir.v1.SubtaskRef
+	18, // 32: weir.v1.SplitsDiscovered.subtask:type_name -> weir.v1.SubtaskRef
+	47, // 33: weir.v1.SplitsDiscovered.splits:type_name -> weir.v1.Split
+	18, // 34: weir.v1.SubtaskMetrics.subtask:type_name -> weir.v1.SubtaskRef
+	25, // 35: weir.v1.ExecutorHeartbeat.metrics:type_name -> weir.v1.SubtaskMetrics
+	17, // 36: weir.v1.ExecutorReport.hello:type_name -> weir.v1.ExecutorHello
+	26, // 37: weir.v1.ExecutorReport.heartbeat:type_name -> weir.v1.ExecutorHeartbeat
+	20, // 38: weir.v1.ExecutorReport.task_status:type_name -> weir.v1.TaskStatusChanged
+	21, // 39: weir.v1.ExecutorReport.acked:type_name -> weir.v1.CheckpointAcked
+	22, // 40: weir.v1.ExecutorReport.declined:type_name -> weir.v1.CheckpointDeclined
+	23, // 41: weir.v1.ExecutorReport.commit_acked:type_name -> weir.v1.CommitAcked
+	24, // 42: weir.v1.ExecutorReport.splits:type_name -> weir.v1.SplitsDiscovered
+	19, // 43: weir.v1.ExecutorReport.failure:type_name -> weir.v1.Failure
+	10, // 44: weir.v1.ExecutorReport.chunk:type_name -> weir.v1.Chunk
+	18, // 45: weir.v1.SubtaskPlacement.subtask:type_name -> weir.v1.SubtaskRef
+	18, // 46: weir.v1.TaskDeployment.subtask:type_name -> weir.v1.SubtaskRef
+	48, // 47: weir.v1.TaskDeployment.restore:type_name -> weir.v1.OperatorSubtaskState
+	37, // 48: weir.v1.TaskDeployment.splits:type_name -> weir.v1.AssignSplits
+	31, // 49: weir.v1.TaskDeployment.in_flight:type_name -> weir.v1.RestoredInFlight
+	33, // 50: weir.v1.TaskDeployment.watermarks:type_name -> weir.v1.RestoredWatermark
+	49, // 51: weir.v1.RestoredInFlight.handle:type_name -> weir.v1.StateHandle
+	32, // 52: weir.v1.RestoredInFlight.parts:type_name -> weir.v1.RestoredPart
+	28, // 53: weir.v1.DeployTasks.peers:type_name -> weir.v1.Peer
+	29, // 54: weir.v1.DeployTasks.placements:type_name -> weir.v1.SubtaskPlacement
+	30, // 55: weir.v1.DeployTasks.tasks:type_name -> weir.v1.TaskDeployment
+	18, // 56: weir.v1.TriggerCheckpoint.subtasks:type_name -> weir.v1.SubtaskRef
+	18, // 57: weir.v1.AssignSplits.subtask:type_name -> weir.v1.SubtaskRef
+	47, // 58: weir.v1.AssignSplits.splits:type_name -> weir.v1.Split
+	18, // 59: weir.v1.EndLoops.subtasks:type_name -> weir.v1.SubtaskRef
+	11, // 60: weir.v1.ExecutorCommand.accepted:type_name -> weir.v1.HelloAccepted
+	12, // 61: weir.v1.ExecutorCommand.refused:type_name -> weir.v1.HelloRefused
+	9,  // 62: weir.v1.ExecutorCommand.heartbeat:type_name -> weir.v1.Heartbeat
+	34, // 63: weir.v1.ExecutorCommand.deploy:type_name -> weir.v1.DeployTasks
+	35, // 64: weir.v1.ExecutorCommand.trigger:type_name -> weir.v1.TriggerCheckpoint
+	36, // 65: weir.v1.ExecutorCommand.notify:type_name -> weir.v1.NotifyCheckpoint
+	37, // 66: weir.v1.ExecutorCommand.assign_splits:type_name -> weir.v1.AssignSplits
+	39, // 67: weir.v1.ExecutorCommand.finish:type_name -> weir.v1.FinishTasks
+	40, // 68: weir.v1.ExecutorCommand.cancel:type_name -> weir.v1.CancelTasks
+	10, // 69: weir.v1.ExecutorCommand.chunk:type_name -> weir.v1.Chunk
+	38, // 70: weir.v1.ExecutorCommand.end_loops:type_name -> weir.v1.EndLoops
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_control_proto_init() }
@@ -3529,16 +3677,18 @@ func file_weir_v1_control_proto_init() {
 		(*TaskManagerReport_ExecutorExited)(nil),
 		(*TaskManagerReport_LogLines)(nil),
 		(*TaskManagerReport_ExecutorStarted)(nil),
+		(*TaskManagerReport_Chunk)(nil),
 	}
-	file_weir_v1_control_proto_msgTypes[13].OneofWrappers = []any{
+	file_weir_v1_control_proto_msgTypes[14].OneofWrappers = []any{
 		(*TaskManagerCommand_Accepted)(nil),
 		(*TaskManagerCommand_Refused)(nil),
 		(*TaskManagerCommand_Heartbeat)(nil),
 		(*TaskManagerCommand_LaunchExecutor)(nil),
 		(*TaskManagerCommand_StopExecutor)(nil),
 		(*TaskManagerCommand_ForgetJob)(nil),
+		(*TaskManagerCommand_Chunk)(nil),
 	}
-	file_weir_v1_control_proto_msgTypes[24].OneofWrappers = []any{
+	file_weir_v1_control_proto_msgTypes[25].OneofWrappers = []any{
 		(*ExecutorReport_Hello)(nil),
 		(*ExecutorReport_Heartbeat)(nil),
 		(*ExecutorReport_TaskStatus)(nil),
@@ -3547,8 +3697,9 @@ func file_weir_v1_control_proto_init() {
 		(*ExecutorReport_CommitAcked)(nil),
 		(*ExecutorReport_Splits)(nil),
 		(*ExecutorReport_Failure)(nil),
+		(*ExecutorReport_Chunk)(nil),
 	}
-	file_weir_v1_control_proto_msgTypes[38].OneofWrappers = []any{
+	file_weir_v1_control_proto_msgTypes[39].OneofWrappers = []any{
 		(*ExecutorCommand_Accepted)(nil),
 		(*ExecutorCommand_Refused)(nil),
 		(*ExecutorCommand_Heartbeat)(nil),
@@ -3558,6 +3709,7 @@ func file_weir_v1_control_proto_init() {
 		(*ExecutorCommand_AssignSplits)(nil),
 		(*ExecutorCommand_Finish)(nil),
 		(*ExecutorCommand_Cancel)(nil),
+		(*ExecutorCommand_Chunk)(nil),
 		(*ExecutorCommand_EndLoops)(nil),
 	}
 	type x struct{}
@@ -3566,7 +3718,7 @@ func file_weir_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_control_proto_rawDesc), len(file_weir_v1_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

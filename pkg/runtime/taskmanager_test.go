@@ -46,6 +46,9 @@ func (u *uplink) Send(m *pb.TaskManagerReport) error {
 	}
 }
 
+// SendAhead overtakes nothing here: what is sent is there at once.
+func (u *uplink) SendAhead(m *pb.TaskManagerReport) error { return u.Send(m) }
+
 func (u *uplink) Recv() (*pb.TaskManagerCommand, error) {
 	select {
 	case m := <-u.commands:

@@ -15,6 +15,12 @@
 // full loses the session. Recv blocks until a message or the end: io.EOF when
 // the other side ended the session in order, ErrUnavailable when it broke.
 //
+// No message of a session is too large for it: above a megabyte it is encoded
+// once and travels in pieces (weir.v1.Chunk), which the other end puts
+// together, one message at a time and direction, up to SessionMessageBytesMax.
+// SendAhead puts heartbeats between the pieces, so that neither side takes the
+// other for lost meanwhile; all other messages keep their order.
+//
 // Errors cross the wire with a code (see Error), so that both sides may use
 // errors.Is with ErrNotFound, ErrInvalid, ErrRefused, ErrStale and
 // ErrUnavailable.

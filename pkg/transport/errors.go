@@ -26,7 +26,8 @@ var (
 	// ErrUnavailable: the peer cannot be reached or the connection broke.
 	// Nothing is known about what it did (I10).
 	ErrUnavailable = errors.New("unavailable")
-	// ErrTooLarge: the message is larger than MessageBytesMax.
+	// ErrTooLarge: the message is larger than MessageBytesMax, or in a session
+	// than SessionMessageBytesMax.
 	ErrTooLarge = errors.New("too large")
 )
 

@@ -22,11 +22,24 @@ const (
 	// connection that was not yet taken off the socket: eight full streams.
 	connectionWindowBytes = 64 << 20
 
-	// MessageBytesMax is the largest message of any service, both ways. The
-	// largest are acknowledgements: a handle takes about 100 bytes and inline
-	// state at most 1 MiB an operator, so that 64 MiB hold several hundred
-	// thousand handles. A record that is larger cannot be sent at all.
+	// MessageBytesMax is the largest message that gRPC takes at once, of any
+	// service and both ways. A record that is larger cannot be sent at all.
+	// What flinkctl asks and is answered is bounded elsewhere, and smaller: a
+	// submission by what the store of jobs takes, lists by their length.
 	MessageBytesMax = 64 << 20
+	// SessionMessageBytesMax is the largest message of a session. The largest
+	// are acknowledgements and deployments: a handle takes about 100 bytes and
+	// inline state at most 1 MiB an operator, so that ten million handles fit,
+	// of one subtask or for one executor. What is larger would also not fit
+	// into a _metadata object, which is bounded alike; both sides hold it in
+	// memory, decoded and encoded.
+	SessionMessageBytesMax = 1 << 30
+	// chunkThresholdBytes is the size above which a message of a session
+	// travels in pieces, and chunkBytes the size of those: small enough that a
+	// heartbeat between two waits for no more than the stream's window, even
+	// on a slow network, and large enough that a piece costs next to nothing.
+	chunkThresholdBytes = 1 << 20
+	chunkBytes          = 256 << 10
 	// FrameBytesMax is the largest content of a frame: a message less what is
 	// around it.
 	FrameBytesMax = MessageBytesMax - 1024

@@ -26,10 +26,16 @@ type (
 // Session is one end of a bidirectional stream.
 type Session[Out, In any] interface {
 	// Send queues a message, which must not be changed afterwards. It does not
-	// block and may be called from any goroutine. ErrTooLarge says that the
-	// message does not fit, and the session goes on; any other error that the
-	// session is over. That a message was queued does not mean that it arrives.
+	// block and may be called from any goroutine. Messages arrive in order. A
+	// large one travels in pieces and arrives whole. ErrTooLarge says that it
+	// has more than SessionMessageBytesMax, and the session goes on; any other
+	// error that the session is over. That a message was queued does not mean
+	// that it arrives.
 	Send(m *Out) error
+	// SendAhead is Send for a message that may overtake those which wait, and
+	// goes between the pieces of a large one: a heartbeat. What it says must
+	// not depend on what was sent before it. Those sent ahead stay in order.
+	SendAhead(m *Out) error
 	// Recv waits for the next message. io.EOF says that the other side ended
 	// the session, ErrUnavailable that it broke. One goroutine at a time.
 	Recv() (*In, error)
@@ -61,12 +67,20 @@ type session[Out, In any] struct {
 	done      chan struct{} // closed when the sending goroutine has ended
 	ended     chan struct{} // closed when Recv has returned an error
 	endedOnce sync.Once
+	incoming  assembler // of whoever calls Recv
 	mu        struct {
 		sync.Mutex
-		queue   []*Out
+		ahead   []*Out // to be sent before queue
+		queue   []queued[Out]
 		closing bool
 		err     error // why nothing more can be sent
 	}
+}
+
+// queued is a message that waits, with its encoded size in bytes.
+type queued[Out any] struct {
+	m    *Out
+	size int
 }
 
 // newSession starts the sending goroutine; it ends after closeQueue, or when
@@ -80,25 +94,40 @@ func newSession[Out, In any](stream messageStream[Out, In], mapErr func(error) e
 
 // Send implements Session.
 func (s *session[Out, In]) Send(m *Out) error {
-	// gRPC would end the session for it.
-	if size := proto.Size(any(m).(proto.Message)); size > MessageBytesMax {
-		return Errorf(ErrTooLarge, "message of %d bytes: at most %d can be sent", size, MessageBytesMax)
+	size := proto.Size(any(m).(proto.Message))
+	if size > SessionMessageBytesMax {
+		return Errorf(ErrTooLarge, "message of %d bytes: at most %d can be sent", size, SessionMessageBytesMax)
 	}
+	return s.enqueue(func() { s.mu.queue = append(s.mu.queue, queued[Out]{m: m, size: size}) })
+}
+
+// SendAhead implements Session.
+func (s *session[Out, In]) SendAhead(m *Out) error {
+	if size := proto.Size(any(m).(proto.Message)); size > MessageBytesMax {
+		// gRPC would end the session for it.
+		return Errorf(ErrTooLarge, "message of %d bytes: at most %d can be sent ahead", size, MessageBytesMax)
+	}
+	return s.enqueue(func() { s.mu.ahead = append(s.mu.ahead, m) })
+}
+
+// enqueue calls add, with the lock, unless nothing more can be sent.
+func (s *session[Out, In]) enqueue(add func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	waiting := len(s.mu.queue) + len(s.mu.ahead)
 	switch {
 	case s.mu.err != nil:
 		return s.mu.err
 	case s.mu.closing:
 		return errSessionClosed
-	case len(s.mu.queue) >= sessionQueueMax:
+	case waiting >= sessionQueueMax:
 		// The queue is what bounds our memory; the peer has hung for long.
-		s.mu.err = Errorf(ErrUnavailable, "the peer does not read: %d messages wait for it", len(s.mu.queue))
+		s.mu.err = Errorf(ErrUnavailable, "the peer does not read: %d messages wait for it", waiting)
 		s.cancel()
 		s.wakeUp()
 		return s.mu.err
 	}
-	s.mu.queue = append(s.mu.queue, m)
+	add()
 	s.wakeUp()
 	return nil
 }
@@ -112,14 +141,55 @@ func (s *session[Out, In]) wakeUp() {
 
 // Recv implements Session.
 func (s *session[Out, In]) Recv() (*In, error) {
-	m, err := s.stream.Recv()
+	m, err := s.receive()
 	if err == nil {
 		return m, nil
 	}
-	err = s.mapErr(err)
 	s.fail(err)
 	s.endedOnce.Do(func() { close(s.ended) })
 	return nil, err
+}
+
+// receive takes messages off the stream until one is whole.
+func (s *session[Out, In]) receive() (*In, error) {
+	for {
+		m, err := s.stream.Recv()
+		if err != nil {
+			err = s.mapErr(err)
+			if have, total := s.incoming.pending(); total > 0 && errors.Is(err, io.EOF) {
+				err = Errorf(ErrUnavailable, "the peer has ended the session after %d of the %d bytes of a message", have, total)
+			}
+			return nil, err
+		}
+		chunk := any(m).(sessionMessage).GetChunk()
+		if chunk == nil {
+			return m, nil
+		}
+		content, err := s.incoming.add(chunk)
+		if err == nil && content != nil {
+			m, err = decodeAssembled[In](content)
+		}
+		if err != nil {
+			s.cancel() // nothing behind it can be understood
+			return nil, err
+		}
+		if content != nil {
+			return m, nil
+		}
+	}
+}
+
+// decodeAssembled reads a message that came in pieces.
+func decodeAssembled[In any](content []byte) (*In, error) {
+	m := new(In)
+	message := any(m).(sessionMessage)
+	if err := proto.Unmarshal(content, message); err != nil {
+		return nil, Errorf(ErrInvalid, "a message of %d bytes that came in pieces: %v", len(content), err)
+	}
+	if message.GetChunk() != nil {
+		return nil, Errorf(ErrInvalid, "a message of %d bytes that came in pieces is itself a piece", len(content))
+	}
+	return m, nil
 }
 
 // closeQueue lets the sending goroutine end once the queue is empty.
@@ -152,31 +222,71 @@ func (s *session[Out, In]) sendQueued() {
 			s.mu.Lock()
 			batch := s.mu.queue
 			s.mu.queue = nil
+			isEmpty := len(batch) == 0 && len(s.mu.ahead) == 0
 			over := s.mu.err != nil
 			closing := s.mu.closing
 			s.mu.Unlock()
-			if over || len(batch) == 0 && closing {
+			if over || isEmpty && closing {
 				return
 			}
-			if len(batch) == 0 {
+			if isEmpty {
 				break
 			}
-			for _, m := range batch {
-				if err := s.stream.Send(m); err != nil {
-					// Recv has the reason; Send only says that there is one.
-					if !errors.Is(err, io.EOF) {
-						s.fail(s.mapErr(err))
-					} else {
-						s.fail(Errorf(ErrUnavailable, "the session is over"))
-					}
-					// A message that cannot be sent, such as one that is too
-					// large, must not be lost silently while the session lives.
-					s.cancel()
-					return
+			if err := s.sendBatch(batch); err != nil {
+				// Recv has the reason; Send only says that there is one.
+				if !errors.Is(err, io.EOF) {
+					s.fail(s.mapErr(err))
+				} else {
+					s.fail(Errorf(ErrUnavailable, "the session is over"))
 				}
+				// A message that cannot be sent must not be lost silently
+				// while the session lives.
+				s.cancel()
+				return
 			}
 		}
 	}
+}
+
+// sendBatch sends messages in order, and whatever goes ahead before each of
+// them and between the pieces of a large one.
+func (s *session[Out, In]) sendBatch(batch []queued[Out]) error {
+	if err := s.sendThoseAhead(); err != nil {
+		return err
+	}
+	for i := range batch {
+		q := batch[i]
+		batch[i].m = nil // what was sent is not kept for what follows
+		send := func(m *Out) error {
+			if err := s.stream.Send(m); err != nil {
+				return err
+			}
+			return s.sendThoseAhead()
+		}
+		var err error
+		if q.size <= chunkThresholdBytes {
+			err = send(q.m)
+		} else {
+			err = eachChunk(any(q.m).(proto.Message), func(c *pb.Chunk) error { return send(chunkMessage[Out](c)) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session[Out, In]) sendThoseAhead() error {
+	s.mu.Lock()
+	ahead := s.mu.ahead
+	s.mu.ahead = nil
+	s.mu.Unlock()
+	for _, m := range ahead {
+		if err := s.stream.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serverSession is the JobManager's end.

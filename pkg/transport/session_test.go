@@ -227,47 +227,6 @@ func TestPeerThatDoesNotReadLosesItsSession(t *testing.T) {
 	})
 }
 
-// TestLargeAcknowledgements: ten thousand handles and the inline state of many
-// operators pass in one message; what does not fit is refused by name, and
-// does not cost the session.
-func TestLargeAcknowledgements(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		received := make(chan *pb.CheckpointAcked, 1)
-		client, _ := serve(t, Handlers{Coordination: &coordination{executor: func(_ context.Context, s ExecutorSession) error {
-			m, err := s.Recv()
-			received <- m.GetAcked()
-			return err
-		}}})
-		s, err := client.ExecutorSession(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ack := func(handles, inlineBytes int) *pb.ExecutorReport {
-			state := &pb.OperatorSubtaskState{Uid: "counts"}
-			for i := range handles {
-				h := &pb.StateHandle{Name: fmt.Sprintf("chk-17/3.1-2.0.%d", i), Size: 1 << 30, Inline: make([]byte, inlineBytes)}
-				state.Lists = append(state.Lists, &pb.OperatorStateHandle{Name: "list", Handle: h})
-			}
-			return &pb.ExecutorReport{Kind: &pb.ExecutorReport_Acked{Acked: &pb.CheckpointAcked{
-				State: &pb.SubtaskState{Operators: []*pb.OperatorSubtaskState{state}},
-			}}}
-		}
-		if err := s.Send(ack(70, 1<<20)); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("error of a message that is too large: %v", err)
-		}
-		if err := s.Send(ack(10_000, 4<<10)); err != nil {
-			t.Fatal(err)
-		}
-		if n := len((<-received).GetState().GetOperators()[0].GetLists()); n != 10_000 {
-			t.Errorf("%d handles arrived", n)
-		}
-		if _, err := s.Recv(); !errors.Is(err, io.EOF) {
-			t.Errorf("end of the session: %v", err)
-		}
-		s.Close()
-	})
-}
-
 func TestErrorsKeepTextAndKind(t *testing.T) {
 	for _, kind := range []error{ErrNotFound, ErrInvalid, ErrRefused, ErrStale, ErrTooLarge} {
 		err := fromStatus(toStatus(fmt.Errorf("cancel: %w", Errorf(kind, "job 12 has ended"))), peerName{})

@@ -38,11 +38,11 @@ type opened struct {
 // audit reads the stored state of one operator, of all key groups in parts.
 // Its lines are those of the whole when the lists are those of all subtasks.
 func (o Options) audit(uid ids, parts []statebackend.RestoredPart, lists map[string][][]byte, into *Stored) (err error) {
-	keyed, err := state.NewKeyed[uint64](state.Options{
-		Operator: uid, Range: keygroup.Range{Last: keygroup.Group(o.MaxParallelism - 1)}, MaxParallelism: o.MaxParallelism, Backend: memory.New(),
-		// Far in the past, so that nothing has expired by it.
-		Now: func() time.Time { return time.UnixMilli(0) },
-	})
+	if o.Flow != nil {
+		node, _ := o.Flow.nodeOf(uid)
+		return o.auditFlow(node, parts, lists, into)
+	}
+	keyed, err := o.newKeyed(uid)
 	if err != nil {
 		return err
 	}
@@ -97,6 +97,15 @@ func (o Options) audit(uid ids, parts []statebackend.RestoredPart, lists map[str
 		into.Groups[g.Group] = max(into.Groups[g.Group], g.N)
 	}
 	return o.auditTimers(timers, into)
+}
+
+// newKeyed makes keyed state that no subtask has.
+func (o Options) newKeyed(uid ids) (*state.Keyed[uint64], error) {
+	return state.NewKeyed[uint64](state.Options{
+		Operator: uid, Range: keygroup.Range{Last: keygroup.Group(o.MaxParallelism - 1)}, MaxParallelism: o.MaxParallelism, Backend: memory.New(),
+		// Far in the past, so that nothing has expired by it.
+		Now: func() time.Time { return time.UnixMilli(0) },
+	})
 }
 
 func (o Options) eachKey(keyed *state.Keyed[uint64], do func(key uint64) error) error {
@@ -225,6 +234,19 @@ type watchedOperator struct {
 	ctx      *operator.Context
 }
 
+// watch puts a watchedOperator around an operator; audited gives the function
+// that was made for it last.
+func watch(p *operator.Program, o Options, world *World, uid ids, audited func() audited) {
+	inner := p.Nodes[uid].New
+	p.Nodes[uid].New = func(out func(string) any) (operator.Instance, error) {
+		inst, err := inner(out)
+		if err == nil {
+			inst.Operator = &watchedOperator{Operator: inst.Operator, o: o, world: world, uid: uid, function: audited()}
+		}
+		return inst, err
+	}
+}
+
 // Open implements operator.Operator.
 func (w *watchedOperator) Open(ctx *operator.Context) error {
 	w.ctx = ctx
@@ -266,8 +288,12 @@ func (w *watchedOperator) live(ctx context.Context) (*Stored, error) {
 	if err := w.o.audit(w.uid, all.parts, all.lists, out); err != nil {
 		return nil, err
 	}
-	if r, ok := w.function.(*ruler); ok { // only subtask 0 writes it
+	// Only subtask 0 writes broadcast maps.
+	if r, ok := w.function.(*ruler); ok {
 		return out, w.o.auditRules(&r.rulerStates, out)
+	}
+	if n, ok := w.function.(*flowNode); ok && n.isRuled {
+		return out, w.o.auditFlowRules(w.uid, &n.flowStates, out)
 	}
 	return out, nil
 }

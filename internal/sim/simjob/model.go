@@ -1,6 +1,7 @@
 package simjob
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,11 +32,36 @@ func (l Lines) Apart(want Lines, skips func(string) bool) []string {
 	return out[:min(len(out), 6)]
 }
 
+// Short lists counts that are lower than they must be, and such that are equal
+// with another sum, up to a few lines.
+func (l Lines) Short(want Lines) []string {
+	var out []string
+	for name, w := range want {
+		v := l[name]
+		if is, must := countIn(v), countIn(w); is < must || is == must && v != w {
+			out = append(out, fmt.Sprintf("%s is %q, want at least %s", name, v, w))
+		}
+	}
+	slices.Sort(out)
+	return out[:min(len(out), 6)]
+}
+
+// countIn reads the count at the beginning of a line's value.
+func countIn(v string) (n uint64) {
+	for _, c := range strings.TrimPrefix(v, "{") {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return n
+}
+
 // IsByChance reports whether a line is not the oracle's to know.
 func IsByChance(name string) bool { return name[0] == '~' }
 
 // IsEverywhere reports whether a line is the same in all subtasks.
-func IsEverywhere(name string) bool { return strings.HasPrefix(name, Ruled+"/rule/") }
+func IsEverywhere(name string) bool { return strings.Contains(name, "/rule/") }
 
 // IsOf reports whether a line is that operator's.
 func IsOf(name string, uid ids) bool {
@@ -43,10 +69,18 @@ func IsOf(name string, uid ids) bool {
 }
 
 // splits is the number of all splits, those of the rules last.
-func (o Options) splits() int { return o.Splits + o.RuleSplits }
+func (o Options) splits() int {
+	if o.Flow != nil {
+		return o.Flow.Splits()
+	}
+	return o.Splits + o.RuleSplits
+}
 
 // Records is the number of records of a split.
 func (o Options) Records(split int) uint64 {
+	if o.Flow != nil {
+		return o.Flow.sourceOf(split).Records
+	}
 	if split < o.Splits {
 		return o.RecordsPerSplit
 	}
@@ -56,15 +90,20 @@ func (o Options) Records(split int) uint64 {
 // ExpectedLines is what a checkpoint holds when its splits have been read as
 // far as it says, but for the lines that are by chance. (I2)
 func (o Options) ExpectedLines(s *Stored) Lines {
-	l := Lines{}
-	counts := o.Expected(s.Position)
-	for key, n := range counts {
-		l[line(Counts, key, "n")] = fmt.Sprint(n)
+	if o.Flow != nil {
+		return o.trace(s).lines
 	}
+	l := Lines{}
 	if !o.Stateful {
+		for key, n := range o.counted(s) {
+			if n != 0 {
+				l[line(Counts, key, "n")] = fmt.Sprint(n)
+			}
+		}
 		return l
 	}
 	type content struct {
+		n        uint64
 		largest  []uint64
 		since    map[uint64]uint64
 		sum, ofN uint64
@@ -72,15 +111,26 @@ func (o Options) ExpectedLines(s *Stored) Lines {
 	by := map[uint64]*content{}
 	var parts []uint64
 	groups := map[keygroup.Group]uint64{}
+	ruled := map[uint64]uint64{}
+	// What is held wrongly is ExpectedOutput's to tell.
+	toCounts, _ := s.heldEvents(Counts)
+	toRuled, _ := s.heldEvents(Ruled)
 	for split := range o.Splits {
 		for n := range s.Positions[split] {
 			e := Event{Split: uint64(split), N: n}
 			key := o.Key(split, n)
+			if !toRuled[e] {
+				ruled[key]++
+			}
+			if toCounts[e] {
+				continue
+			}
 			c := by[key]
 			if c == nil {
 				c = &content{since: map[uint64]uint64{}}
 				by[key] = c
 			}
+			c.n++
 			c.largest = append(c.largest, e.id())
 			if n%5 == 0 {
 				delete(c.since, e.Split)
@@ -95,15 +145,18 @@ func (o Options) ExpectedLines(s *Stored) Lines {
 			groups[keygroup.OfHash(keys.Hash(&key), o.MaxParallelism)]++
 		}
 	}
+	for key, n := range ruled {
+		l[line(Ruled, key, "n")] = fmt.Sprint(n)
+	}
 	for key, c := range by {
 		slices.Sort(c.largest)
+		l[line(Counts, key, "n")] = fmt.Sprint(c.n)
 		l[line(Counts, key, "largest")] = fmt.Sprint(c.largest[max(0, len(c.largest)-largestKept):])
 		for split, n := range c.since {
 			l[line(Counts, key, fmt.Sprintf("since/%d", split))] = fmt.Sprint(n)
 		}
 		l[line(Counts, key, "sum")] = fmt.Sprint(c.sum)
-		l[line(Counts, key, "mean")] = fmt.Sprint(c.ofN * 1000 / counts[key])
-		l[line(Ruled, key, "n")] = fmt.Sprint(counts[key])
+		l[line(Counts, key, "mean")] = fmt.Sprint(c.ofN * 1000 / c.n)
 	}
 	slices.Sort(parts)
 	l[partsLine] = fmt.Sprint(parts)
@@ -131,19 +184,46 @@ func line(uid ids, key uint64, name string) string { return fmt.Sprintf("%s/%d/%
 // records that its sources have read, less what its timers are still to emit.
 // Its error names a timer that should not be there. (I1, I12)
 func (o Options) ExpectedOutput(s *Stored) (map[Count]bool, error) {
-	out := map[Count]bool{}
-	for key, n := range o.Expected(s.Position) {
-		for i := range n {
-			out[Count{Key: key, N: i + 1}] = true
+	if o.Flow != nil {
+		t := o.trace(s)
+		if len(t.lost) > 0 && o.Mode != AtLeastOnce {
+			return nil, errors.New(t.lost[0])
 		}
+		return t.output, nil
 	}
+	out := map[Count]bool{}
 	if !o.Stateful {
-		return out, nil
+		for key, n := range o.counted(s) {
+			if int64(n) < 0 {
+				return nil, fmt.Errorf("key %d is in flight more often than it was read", key)
+			}
+			for i := range n {
+				out[Count{Key: key, N: i + 1}] = true
+			}
+		}
+		return out, s.withhold(out)
 	}
+	toCounts, err := s.heldEvents(Counts)
+	if err != nil {
+		return nil, err
+	}
+	toRuled, err := s.heldEvents(Ruled)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[uint64]uint64{}
 	for split := range o.Splits {
 		for n := range s.Positions[split] {
 			e := Event{Split: uint64(split), N: n}
 			key := o.Key(split, n)
+			if n%8 == 0 && !toRuled[e] {
+				out[Count{Key: ruledRecord | key, N: e.id()}] = true
+			}
+			if toCounts[e] {
+				continue
+			}
+			counts[key]++
+			out[Count{Key: key, N: counts[key]}] = true
 			register, deletes := o.timersOf(e)
 			for _, t := range register {
 				out[Count{Key: eventTimer | key, N: uint64(t)}] = true
@@ -154,9 +234,6 @@ func (o Options) ExpectedOutput(s *Stored) (map[Count]bool, error) {
 			if n%processingEvery == processingOffset {
 				out[Count{Key: processingTimer | key, N: e.id()}] = true
 			}
-			if n%8 == 0 {
-				out[Count{Key: ruledRecord | key, N: e.id()}] = true
-			}
 		}
 	}
 	for _, c := range s.Waiting {
@@ -165,7 +242,25 @@ func (o Options) ExpectedOutput(s *Stored) (map[Count]bool, error) {
 		}
 		delete(out, c)
 	}
-	return out, nil
+	return out, s.withhold(out)
+}
+
+// counted is how often the counting job has counted each key.
+func (o Options) counted(s *Stored) map[uint64]uint64 {
+	counts := o.Expected(s.Position)
+	for _, key := range s.Flight.Keys {
+		counts[key]--
+	}
+	return counts
+}
+
+// PossibleOutput is all that can ever come out of a flow.
+func (o Options) PossibleOutput() map[Count]bool {
+	all := newStored()
+	for split := range o.splits() {
+		all.Positions = append(all.Positions, o.Records(split))
+	}
+	return o.trace(all).output
 }
 
 // GroupOf is the key group of a key.

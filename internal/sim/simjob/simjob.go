@@ -28,8 +28,46 @@ type Count struct {
 	N   uint64
 }
 
+// Mode is how barriers and records pass each other in a job.
+type Mode int
+
+// The modes.
+const (
+	// Aligned is exactly once, by holding channels back.
+	Aligned Mode = iota
+	// AtLeastOnce holds nothing back: records may come out twice after a restore.
+	// Only flows know what that may lead to.
+	AtLeastOnce
+	// Unaligned is exactly once, with what barriers overtook in the checkpoint.
+	Unaligned
+	// AlignedTimeout begins aligned and goes on unaligned when that takes long.
+	AlignedTimeout
+
+	modes
+)
+
+// Modes is the number of modes.
+const Modes = int(modes)
+
+// String names the mode.
+func (m Mode) String() string {
+	switch m {
+	case Aligned:
+		return "aligned"
+	case AtLeastOnce:
+		return "at-least-once"
+	case Unaligned:
+		return "unaligned"
+	case AlignedTimeout:
+		return "aligned-with-timeout"
+	case modes:
+	}
+	return fmt.Sprintf("Mode(%d)", int(m))
+}
+
 // Options size the job.
 type Options struct {
+	Mode            Mode
 	Splits          int
 	RecordsPerSplit uint64
 	Keys            uint64
@@ -40,6 +78,9 @@ type Options struct {
 	// Revocable: the sink can take back what it has committed.
 	Revocable bool
 
+	// Flow, if not nil, makes it a drawn graph. Of what sizes the other kinds of job only
+	// Keys, BatchMax, MaxParallelism, Revocable and Idleness count then.
+	Flow *Flow
 	// Stateful makes it the job with every kind of state, of timers and of time.
 	Stateful bool
 	// RuleSplits splits of RulesPerSplit records are broadcast to an operator
@@ -54,6 +95,40 @@ type Options struct {
 	OnRead bool
 }
 
+// String prints the options in a few lines.
+func (o Options) String() string {
+	if o.Flow != nil {
+		return fmt.Sprintf("flow, %s: %d keys, batches of %d, max parallelism %d, idleness %s, revocable %t\n%s",
+			o.Mode, o.Keys, o.BatchMax, o.MaxParallelism, o.Idleness, o.Revocable, o.Flow)
+	}
+	s := fmt.Sprintf("job, %s: %d splits of %d records, %d keys, batches of %d; parallelism %d, %d, %d of %d, revocable %t\n",
+		o.Mode, o.Splits, o.RecordsPerSplit, o.Keys, o.BatchMax, o.SourceParallelism, o.CountParallelism, o.SinkParallelism, o.MaxParallelism, o.Revocable)
+	if o.Stateful {
+		s += fmt.Sprintf("stateful: %d splits of %d rules for parallelism %d; idleness %s, time-to-live %s, on read %t\n",
+			o.RuleSplits, o.RulesPerSplit, o.RuledParallelism, o.Idleness, o.TTL, o.OnRead)
+	}
+	return s
+}
+
+// IsUnbounded reports whether the job never ends by itself.
+func (o Options) IsUnbounded() bool { return o.Flow != nil && o.Flow.IsUnbounded() }
+
+// Widest is the largest parallelism of an operator: the slots that it needs.
+func (o Options) Widest() int {
+	if o.Flow != nil {
+		return o.Flow.Widest()
+	}
+	return max(o.SourceParallelism, o.CountParallelism, o.SinkParallelism, o.RuledParallelism)
+}
+
+// Fetches is about how many fetches the busiest subtask makes.
+func (o Options) Fetches() int {
+	if o.Flow != nil {
+		return o.Flow.fetches(o.BatchMax)
+	}
+	return (o.Splits + o.SourceParallelism - 1) / o.SourceParallelism * int((o.RecordsPerSplit+o.BatchMax-1)/o.BatchMax)
+}
+
 // Key is the key of number i of a split. The numbers of a split visit all
 // keys, in an order that differs between splits.
 func (o Options) Key(split int, i uint64) uint64 {
@@ -62,6 +137,9 @@ func (o Options) Key(split int, i uint64) uint64 {
 
 // Program builds the job. world receives what the sink commits.
 func Program(o Options, world *World) (*operator.Program, error) {
+	if o.Flow != nil {
+		return flowProgram(o, world)
+	}
 	if o.Stateful {
 		return statefulProgram(o, world)
 	}

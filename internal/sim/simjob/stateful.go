@@ -117,18 +117,8 @@ func statefulProgram(o Options, world *World) (*operator.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	watch := func(uid ids, audited func() audited) {
-		inner := p.Nodes[uid].New
-		p.Nodes[uid].New = func(out func(string) any) (operator.Instance, error) {
-			inst, err := inner(out)
-			if err == nil {
-				inst.Operator = &watchedOperator{Operator: inst.Operator, o: o, world: world, uid: uid, function: audited()}
-			}
-			return inst, err
-		}
-	}
-	watch(Counts, func() audited { return counter })
-	watch(Ruled, func() audited { return rule })
+	watch(p, o, world, Counts, func() audited { return counter })
+	watch(p, o, world, Ruled, func() audited { return rule })
 	return p, nil
 }
 

@@ -5,10 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/weirstream/weir/pkg/graph"
 	weirids "github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/snapshot"
@@ -26,19 +29,29 @@ type Stored struct {
 	Lines Lines
 	// Waiting are the output records that timers are still to emit.
 	Waiting []Count
+	// Flight are the records that barriers overtook.
+	Flight InFlight
+	// Due are the tokens that wait for timers of a flow, by node.
+	Due map[int][]Token
 	// Parts are the elements of the split list, Groups what the union list
 	// has: of each key group the highest count.
 	Parts  []uint64
 	Groups map[uint32]uint64
-	// Watermarks are those of the subtasks of the counter, as they are stored.
-	Watermarks []operator.ListElement
+	// Watermarks are those of the subtasks of each operator that has timers, as
+	// they are stored.
+	Watermarks map[ids][]operator.ListElement
 	// InFiles: keyed state was in files of its backend.
 	InFiles bool
 	// Transactions are the names of the transactions that are to be committed.
 	Transactions []string
 }
 
-func newStored() *Stored { return &Stored{Lines: Lines{}, Groups: map[uint32]uint64{}} }
+func newStored() *Stored {
+	return &Stored{
+		Lines: Lines{}, Groups: map[uint32]uint64{}, Due: map[int][]Token{}, Watermarks: map[ids][]operator.ListElement{},
+		Flight: InFlight{Tokens: map[Channel][]Token{}, Events: map[ids][]Event{}},
+	}
+}
 
 // Position is the position of a split, for Expected.
 func (s *Stored) Position(split int) uint64 { return s.Positions[split] }
@@ -52,13 +65,25 @@ const (
 	splitTimesList   = "split-times"
 )
 
-// ReadStored reads a checkpoint of the job; read gives the bytes of a handle,
-// scratch is a directory for the files of its state backend. It refuses key groups that two subtasks stored, or that nobody did (I7).
-func (o Options) ReadStored(c *snapshot.CompletedCheckpoint, scratch string, read func(snapshot.StateHandle) ([]byte, error)) (*Stored, error) {
+// ReadStored reads a checkpoint of the job, whose code and graph are given; read gives the bytes of a handle,
+// scratch is a directory for the files of its state backend, which are kept
+// there for the next checkpoint of the job. It refuses key groups that two subtasks stored, or that nobody did (I7).
+func (o Options) ReadStored(c *snapshot.CompletedCheckpoint, code *operator.Program, g *graph.ExecutionGraph, scratch string, read func(snapshot.StateHandle) ([]byte, error)) (*Stored, error) {
 	out := newStored()
 	out.Positions = make([]uint64, o.splits())
 	for _, op := range c.Operators {
 		if err := o.readOperator(&op, scratch, read, out); err != nil {
+			return out, err
+		}
+	}
+	for _, in := range c.InFlight {
+		data, err := read(in.Handle)
+		for _, p := range in.Parts {
+			if err == nil {
+				err = o.readInFlight(code, g.Edges[p.Edge].Edge, data[p.Offset:p.Offset+p.Length], &out.Flight)
+			}
+		}
+		if err != nil {
 			return out, err
 		}
 	}
@@ -98,7 +123,7 @@ func (o Options) readOperator(op *snapshot.OperatorState, scratch string, read f
 			}
 		}
 	}
-	if op.UID != Counts && op.UID != Ruled {
+	if !o.isKeyed(op.UID) {
 		if len(parts) > 0 {
 			return fmt.Errorf("%s has keyed state", op.UID)
 		}
@@ -115,6 +140,27 @@ func (o Options) readOperator(op *snapshot.OperatorState, scratch string, read f
 	return nil
 }
 
+// isKeyed reports whether an operator has keyed state.
+func (o Options) isKeyed(uid ids) bool {
+	if o.Flow != nil {
+		node, ok := o.Flow.nodeOf(uid)
+		return ok && o.Flow.Nodes[node].Kind.isKeyed()
+	}
+	return uid == Counts || uid == Ruled
+}
+
+// firstSplit is the first split of a source.
+func (o Options) firstSplit(uid ids) int {
+	if o.Flow != nil {
+		node, _ := o.Flow.nodeOf(uid)
+		return o.Flow.Nodes[node].First
+	}
+	if uid == Rules {
+		return o.Splits
+	}
+	return 0
+}
+
 // readKeyed reads keyed state; what is in files by way of files in scratch.
 func readKeyed(k snapshot.KeyedStateHandle, scratch string, read func(snapshot.StateHandle) ([]byte, error)) (statebackend.RestoredPart, error) {
 	if !k.IsInFiles() {
@@ -125,30 +171,29 @@ func readKeyed(k snapshot.KeyedStateHandle, scratch string, read func(snapshot.S
 		return statebackend.RestoredPart{}, fmt.Errorf("it is in files of state backend %q", k.Backend)
 	}
 	part := statebackend.RestoredPart{Range: k.Range, States: k.States, Backend: k.Backend}
-	dir, err := os.MkdirTemp(scratch, "read-")
-	if err != nil {
-		return part, err
-	}
 	for _, f := range k.Files {
-		path := filepath.Join(dir, f.Local)
-		data, err := read(f.Handle)
-		if err == nil {
-			err = os.WriteFile(path, data, 0o600)
+		// Files that checkpoints share are written once.
+		path := filepath.Join(scratch, strings.ReplaceAll(f.Handle.Name, "/", "_"))
+		if f.Handle.IsInline() {
+			path = filepath.Join(scratch, "inline-"+f.Local)
+		}
+		_, err := os.Stat(path)
+		if f.Handle.IsInline() || errors.Is(err, fs.ErrNotExist) {
+			var data []byte
+			if data, err = read(f.Handle); err == nil {
+				err = os.WriteFile(path, data, 0o600)
+			}
 		}
 		if err != nil {
-			return part, errors.Join(fmt.Errorf("file %s: %w", f.Local, err), os.RemoveAll(dir))
+			return part, fmt.Errorf("file %s: %w", f.Local, err)
 		}
 		part.Files = append(part.Files, statebackend.File{Local: f.Local, Path: path, Size: f.Handle.Size, Shared: f.Handle.IsShared()})
 	}
-	canonical, err := filetest.Canonical(context.Background(), part, k.Range, 0)
-	return canonical, errors.Join(err, os.RemoveAll(dir))
+	return filetest.Canonical(context.Background(), part, k.Range, 0)
 }
 
 func (o Options) readList(uid ids, l snapshot.OperatorStateHandle, data []byte, lists map[string][][]byte, out *Stored) error {
-	first := 0
-	if uid == Rules {
-		first = o.Splits
-	}
+	first := o.firstSplit(uid)
 	for i, n := range l.Elements {
 		if n > int64(len(data)) {
 			return fmt.Errorf("element %d has %d bytes, %d are left", i, n, len(data))
@@ -172,7 +217,7 @@ func (o Options) readList(uid ids, l snapshot.OperatorStateHandle, data []byte, 
 		case committablesList:
 			out.Transactions = append(out.Transactions, string(element[8:]))
 		case watermarkList:
-			out.Watermarks = append(out.Watermarks, operator.ListElement{Bytes: element})
+			out.Watermarks[uid] = append(out.Watermarks[uid], operator.ListElement{Bytes: element})
 		case splitTimesList: // the lowest that a watermark is made from; late records tell
 		default:
 			lists[l.Name] = append(lists[l.Name], element)

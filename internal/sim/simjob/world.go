@@ -130,12 +130,13 @@ func (w *World) abort(by *operator.Context, name string) {
 	w.Observer.aborted(by, name)
 }
 
-// transactionName has what Recover must know: attempt and checkpoint.
+// transactionName has what Recover must know: attempt, checkpoint and sink.
 func transactionName(ctx *operator.Context, id weirids.CheckpointID) string {
-	return fmt.Sprintf("%s/%s/%d/%d", ctx.Job, ctx.Attempt, id, ctx.Index)
+	return fmt.Sprintf("%s/%s/%d/%d/%s", ctx.Job, ctx.Attempt, id, ctx.Index, ctx.Operator)
 }
 
-func (w *World) recover(job weirids.JobID, r operator.Recovery) {
+// recover removes what earlier attempts of a sink have prepared and nobody will commit.
+func (w *World) recover(by *operator.Context, r operator.Recovery) {
 	names := make([]string, 0, len(w.prepared))
 	for name := range w.prepared {
 		names = append(names, name)
@@ -143,7 +144,7 @@ func (w *World) recover(job weirids.JobID, r operator.Recovery) {
 	slices.Sort(names)
 	for _, name := range names {
 		parts := splitName(name)
-		if parts.job != job || !parts.attempt.Less(r.Attempt) {
+		if parts.job != by.Job || parts.operator != by.Operator || !parts.attempt.Less(r.Attempt) {
 			continue
 		}
 		mayBeInSavepoint := slices.ContainsFunc(r.Savepoints, func(s weirids.CheckpointID) bool { return parts.checkpoint <= s })
@@ -158,7 +159,7 @@ func (w *World) recover(job weirids.JobID, r operator.Recovery) {
 func (w *World) takeBack(by *operator.Context, r operator.Recovery) {
 	for _, name := range w.Transactions() {
 		p := splitName(name)
-		if p.job != by.Job || !p.attempt.Less(r.Attempt) || p.checkpoint <= r.Restored {
+		if p.job != by.Job || p.operator != by.Operator || !p.attempt.Less(r.Attempt) || p.checkpoint <= r.Restored {
 			continue
 		}
 		records := w.committed[name]
@@ -180,13 +181,14 @@ type nameParts struct {
 	job        weirids.JobID
 	attempt    weirids.AttemptID
 	checkpoint weirids.CheckpointID
+	operator   ids
 }
 
 func splitName(name string) nameParts {
 	var p nameParts
 	var index int
 	p.job = weirids.JobID(name[:32])
-	if _, err := fmt.Sscanf(name[33:], "%d.%d/%d/%d", &p.attempt.Token, &p.attempt.Number, &p.checkpoint, &index); err != nil {
+	if _, err := fmt.Sscanf(name[33:], "%d.%d/%d/%d/%s", &p.attempt.Token, &p.attempt.Number, &p.checkpoint, &index, &p.operator); err != nil {
 		panic(fmt.Sprintf("transaction name %q: %v", name, err))
 	}
 	return p
@@ -266,7 +268,7 @@ type committer struct {
 // Recover implements operator.Committer.
 func (c *committer) Recover(_ context.Context, r operator.Recovery) error {
 	if c.ctx.Index == 0 {
-		c.world.recover(c.ctx.Job, r)
+		c.world.recover(c.ctx, r)
 		if c.revocable {
 			c.world.takeBack(c.ctx, r)
 		}

@@ -46,7 +46,8 @@ func verticesView(g *graph.ExecutionGraph, status *coordinator.Status, counted [
 		views[i] = &pb.VertexStatus{
 			Id: int32(v.ID), Name: v.Name, Parallelism: int32(v.Parallelism),
 			RecordsIn: m.in, RecordsOut: m.out, RecordsInRate: m.inRate, RecordsOutRate: m.outRate,
-			Tasks: map[string]int32{},
+			SpilledBytes: m.spilled,
+			Tasks:        map[string]int32{},
 		}
 	}
 	for _, s := range status.Subtasks {

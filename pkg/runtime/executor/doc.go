@@ -6,9 +6,10 @@
 // what they report. The same Executor runs in a process of its own, which Main
 // is the life of, and inside the process of a test or of `go run`.
 //
-// Reports are kept until a later heartbeat is acknowledged: the session is
-// ordered, so the JobManager has them then. A session that breaks is opened
-// again and what was not acknowledged is sent again, for as long as 0.6 of the
+// Reports are kept until the answer to a heartbeat says that the JobManager has
+// them: it counts those of a session, which arrive in order. Heartbeats go
+// ahead of them, for a report of many megabytes takes its time. A session that
+// breaks is opened again and what was not acknowledged is sent again, for as long as 0.6 of the
 // heartbeat timeout, counted on the monotonic clock from when the last
 // acknowledged heartbeat was sent. Then the executor ends: the JobManager may
 // have given it up, and must be able to rely on its silence. A refused hello

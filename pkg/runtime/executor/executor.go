@@ -287,7 +287,8 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		Suspended: m.GetSuspended(), Store: store, CheckpointDir: m.GetCheckpointDir(),
 		InlineBytesMax: int(config.CheckpointInlineThreshold.Get(e.config)),
 		CreditBytes:    endpoint.CreditBytes(), Backend: e.backend, Now: time.Now, Clock: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
-		Incremental: config.CheckpointIncremental.Get(e.config), Each: e.transfers.Each, FileReaders: fileReaders(),
+		InFlightBytesMax: int64(config.CheckpointChannelStateMax.Get(e.config)),
+		Incremental:      config.CheckpointIncremental.Get(e.config), Each: e.transfers.Each, FileReaders: fileReaders(),
 	}
 	if e.spec.Dir != "" {
 		cfg.Dir = filepath.Join(e.spec.Dir, stateDir, subtask.LocalName(d.Subtask))
@@ -358,7 +359,7 @@ func (e *Executor) report(id ids.SubtaskID, r subtask.Report) {
 		case coordinator.Deploying, coordinator.Initializing, coordinator.Running, coordinator.RunningInputEnded, coordinator.RunningEndOfData:
 		}
 	}
-	e.reports.send(fitting(id, r))
+	e.reports.send(fitting(id, r, transport.SessionMessageBytesMax))
 }
 
 func (e *Executor) s3Options() s3.Options {

@@ -97,30 +97,34 @@ func (j *jobManager) ExecutorSession(_ context.Context, s transport.ExecutorSess
 	err = s.Send(&pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Accepted{Accepted: &pb.HelloAccepted{
 		HeartbeatIntervalMs: 1000, HeartbeatTimeoutMs: 5000,
 	}}})
+	var reports uint64
 	for err == nil {
 		var m *pb.ExecutorReport
 		if m, err = s.Recv(); err == nil {
-			j.take(s, m)
+			reports = j.take(s, m, reports)
 		}
 	}
 	return nil
 }
 
-func (j *jobManager) take(s transport.ExecutorSession, m *pb.ExecutorReport) {
+// take takes a report of a session that has brought so many, and returns how
+// many it has brought with it.
+func (j *jobManager) take(s transport.ExecutorSession, m *pb.ExecutorReport, reports uint64) uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	heartbeat := m.GetHeartbeat()
 	if heartbeat == nil {
 		j.reports = append(j.reports, m)
 		j.notify()
-		return
+		return reports + 1
 	}
 	for _, m := range heartbeat.GetMetrics() {
 		j.metrics[ids.SubtaskID{Vertex: ids.VertexID(m.GetSubtask().GetVertex()), Index: m.GetSubtask().GetIndex()}] = m
 	}
 	if !j.mute {
-		_ = s.Send(&pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Heartbeat{Heartbeat: &pb.Heartbeat{Sequence: heartbeat.GetSequence()}}})
+		_ = s.SendAhead(&pb.ExecutorCommand{Kind: &pb.ExecutorCommand_Heartbeat{Heartbeat: &pb.Heartbeat{Sequence: heartbeat.GetSequence(), Reports: reports}}})
 	}
+	return reports
 }
 
 // TaskManagerSession implements transport.CoordinationHandler.

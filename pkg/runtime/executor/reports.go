@@ -12,10 +12,10 @@ import (
 // valid makes text fit into a message: user code may put any bytes into an error.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// unackedMax bounds the reports that the JobManager has not acknowledged. Each
-// heartbeat acknowledges all before it, so that there are only those of about
-// one interval; so many mean that it does not answer, and the executor is
-// about to end for that.
+// unackedMax bounds the reports that the JobManager has not acknowledged. The
+// answer to a heartbeat acknowledges all that it has, so that there are only
+// those of about one interval; so many mean that it does not answer, and the
+// executor is about to end for that.
 const unackedMax = 1 << 16
 
 // reports sends to the JobManager and remembers what it may not have. Methods
@@ -24,10 +24,11 @@ type reports struct {
 	mu struct {
 		sync.Mutex
 		session transport.ExecutorUplink // nil while there is none
-		// unacked are the reports behind the last acknowledged heartbeat, and
-		// first the number of the first of them since the start.
-		unacked []*pb.ExecutorReport
-		first   uint64
+		// unacked are the reports that the JobManager has not said to have,
+		// first the number of the first of them since the start, and base that
+		// of the first report of this session.
+		unacked     []*pb.ExecutorReport
+		first, base uint64
 		// heartbeats that are not acknowledged, oldest first. There are as
 		// many as fit into the time after which the executor gives up.
 		heartbeats []sentHeartbeat
@@ -39,7 +40,6 @@ type reports struct {
 type sentHeartbeat struct {
 	sequence uint64
 	at       time.Time
-	behind   uint64 // reports with smaller numbers were sent before
 }
 
 // send sends a report now, or when there is a session.
@@ -62,7 +62,7 @@ func (r *reports) send(m *pb.ExecutorReport) {
 func (r *reports) attach(s transport.ExecutorUplink) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.session = s
+	r.mu.session, r.mu.base = s, r.mu.first
 	r.mu.heartbeats = nil // of the old session: their answers will not come
 	for _, m := range r.mu.unacked {
 		_ = s.Send(m) // as in send
@@ -76,7 +76,7 @@ func (r *reports) detach() {
 	r.mu.session = nil
 }
 
-// heartbeat sends one.
+// heartbeat sends one. It may overtake reports, and says nothing of them.
 func (r *reports) heartbeat(metrics []*pb.SubtaskMetrics) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,27 +84,26 @@ func (r *reports) heartbeat(metrics []*pb.SubtaskMetrics) {
 		return
 	}
 	r.mu.sequence++
-	r.mu.heartbeats = append(r.mu.heartbeats, sentHeartbeat{
-		sequence: r.mu.sequence, at: time.Now(), behind: r.mu.first + uint64(len(r.mu.unacked)),
-	})
-	_ = r.mu.session.Send(&pb.ExecutorReport{Kind: &pb.ExecutorReport_Heartbeat{
+	r.mu.heartbeats = append(r.mu.heartbeats, sentHeartbeat{sequence: r.mu.sequence, at: time.Now()})
+	_ = r.mu.session.SendAhead(&pb.ExecutorReport{Kind: &pb.ExecutorReport_Heartbeat{
 		Heartbeat: &pb.ExecutorHeartbeat{Sequence: r.mu.sequence, Metrics: metrics},
 	}}) // as in send
 }
 
-// acked takes the answer to a heartbeat and returns when that was sent.
-func (r *reports) acked(sequence uint64) (sent time.Time, ok bool) {
+// acked takes the answer to a heartbeat, which says how many reports of this
+// session the JobManager has, and returns when the heartbeat was sent.
+func (r *reports) acked(m *pb.Heartbeat) (sent time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.mu.heartbeats) > 0 && r.mu.heartbeats[0].sequence <= sequence {
-		h := r.mu.heartbeats[0]
+	if have := r.mu.base + m.GetReports(); have > r.mu.first {
+		n := min(have-r.mu.first, uint64(len(r.mu.unacked)))
+		clear(r.mu.unacked[:n])
+		r.mu.unacked = r.mu.unacked[n:]
+		r.mu.first += n
+	}
+	for len(r.mu.heartbeats) > 0 && r.mu.heartbeats[0].sequence <= m.GetSequence() {
+		sent, ok = r.mu.heartbeats[0].at, true
 		r.mu.heartbeats = r.mu.heartbeats[1:]
-		if n := h.behind - r.mu.first; n > 0 {
-			clear(r.mu.unacked[:n])
-			r.mu.unacked = r.mu.unacked[n:]
-			r.mu.first = h.behind
-		}
-		sent, ok = h.at, true
 	}
 	return sent, ok
 }

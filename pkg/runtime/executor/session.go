@@ -218,7 +218,7 @@ func (c *conversation) handle(m *pb.ExecutorCommand) error {
 		}
 		return fmt.Errorf("hello refused: %s", kind.Refused.GetReason())
 	case *pb.ExecutorCommand_Heartbeat:
-		if sent, ok := c.reports.acked(kind.Heartbeat.GetSequence()); ok {
+		if sent, ok := c.reports.acked(kind.Heartbeat); ok {
 			c.heard = sent
 		}
 	case *pb.ExecutorCommand_Deploy:

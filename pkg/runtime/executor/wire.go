@@ -14,7 +14,6 @@ import (
 	"github.com/weirstream/weir/pkg/runtime/subtask"
 	"github.com/weirstream/weir/pkg/runtime/task"
 	"github.com/weirstream/weir/pkg/snapshot"
-	"github.com/weirstream/weir/pkg/transport"
 )
 
 // ---- what the JobManager sends ----
@@ -87,23 +86,23 @@ func subtaskToProto(id ids.SubtaskID) *pb.SubtaskRef {
 	return &pb.SubtaskRef{Vertex: int32(id.Vertex), Index: id.Index}
 }
 
-// fitting is the message of what a subtask reported, or if that is larger than
-// a message may be, one that says so: a checkpoint is declined, and splits
-// that cannot be told fail the job for good.
-func fitting(id ids.SubtaskID, r subtask.Report) *pb.ExecutorReport {
+// fitting is the message of what a subtask reported, or if that has more than
+// bytesMax, one that says so: a checkpoint is declined, and splits that cannot
+// be told fail the job for good.
+func fitting(id ids.SubtaskID, r subtask.Report, bytesMax int) *pb.ExecutorReport {
 	m := reportToProto(id, r)
 	size := proto.Size(m)
-	if size <= transport.MessageBytesMax {
+	if size <= bytesMax {
 		return m
 	}
 	if ack, ok := r.(subtask.AckReport); ok {
 		return reportToProto(id, subtask.DeclineReport{Checkpoint: ack.Checkpoint, Reason: fmt.Sprintf(
-			"the acknowledgement has %d bytes, of which at most %d can be sent: make %s smaller",
-			size, transport.MessageBytesMax, config.CheckpointInlineThreshold.Key())})
+			"the acknowledgement has %d bytes, of which at most %d can be sent: make %s smaller or the parallelism larger",
+			size, bytesMax, config.CheckpointInlineThreshold.Key())})
 	}
 	return &pb.ExecutorReport{Kind: &pb.ExecutorReport_Failure{Failure: failureToProto(coordinator.Failure{
 		Kind:    coordinator.PermanentFailure,
-		Message: fmt.Sprintf("report of subtask %s has %d bytes, of which at most %d can be sent: list fewer splits", id, size, transport.MessageBytesMax),
+		Message: fmt.Sprintf("report of subtask %s has %d bytes, of which at most %d can be sent: list fewer splits", id, size, bytesMax),
 	})}}
 }
 
@@ -194,5 +193,6 @@ func metricsToProto(t *task.Task) *pb.SubtaskMetrics {
 		Subtask: subtaskToProto(t.ID()), RecordsIn: m.RecordsIn, RecordsOut: m.RecordsOut,
 		BytesIn: m.BytesIn, BytesOut: m.BytesOut, BusyUs: m.Busy.Microseconds(),
 		BackpressuredUs: m.Backpressured.Microseconds(), OverdraftBytes: m.OverdraftBytes,
+		SpilledBytes: m.SpilledBytes,
 	}
 }

@@ -100,6 +100,9 @@ func (f *flight) release() {
 		}
 	}
 	f.in, f.out, f.open, f.bytes = nil, nil, nil, 0
+	// One that is given up may stay until its state is stored: nothing more is
+	// collected for it, and its barrier need not overtake any more.
+	f.collecting, f.waiting = false, 0
 }
 
 // beginFlight starts to collect for a snapshot, if there may be something.
@@ -359,6 +362,9 @@ func (x *restoration) restorePart(p coordinator.RestoredPart, data []byte) error
 func (in *inputs) restore(s *Subtask) {
 	for ch := range in.channels {
 		c := &in.channels[ch]
+		// What needs no credit may have come during the restore.
+		waiting := c.queue
+		c.queue = frameQueue{}
 		c.restored = len(c.toRestore)
 		for _, f := range c.toRestore {
 			in.push(ch, f)
@@ -368,6 +374,9 @@ func (in *inputs) restore(s *Subtask) {
 			if w.Edge == c.of.Edge && w.Watermark != watermark.None {
 				in.push(ch, element.Frame{Kind: element.WatermarkKind, Watermark: w.Watermark})
 			}
+		}
+		for waiting.len() > 0 {
+			in.push(ch, waiting.pop())
 		}
 	}
 }

@@ -190,7 +190,7 @@ func TestArrivalsReachTheSubtaskInOrder(t *testing.T) {
 		task.AssignSplits(coordinator.SplitAssignment{})
 		task.Finish()
 		<-task.Done()
-		want := "start, receive 0 barrier(1), receive 1 barrier(2), credit 1.2 5, trigger 3, complete 2, aborted 3, assign 0, end 5, close"
+		want := "start, receive 0 barrier(1), receive 1 barrier(2), credit 1.2 5, trigger 3, complete 2, aborted 3, assign 0, end FINISHED, close"
 		if have := strings.Join(s.calls, ", "); have != want {
 			t.Errorf("calls are\n%s, want\n%s", have, want)
 		}
@@ -255,7 +255,7 @@ func TestTaskWakesItsSubtaskByTheClock(t *testing.T) {
 				time.Sleep(time.Minute)
 				task.Finish()
 				<-task.Done()
-				if have := strings.Join(s.calls, ", "); have != "start, trigger 1, alarm 0, end 5, close" {
+				if have := strings.Join(s.calls, ", "); have != "start, trigger 1, alarm 0, end FINISHED, close" {
 					t.Errorf("calls are %s, want the alarm at its time, once", have)
 				}
 			})

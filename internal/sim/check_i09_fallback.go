@@ -14,9 +14,9 @@ import (
 	"github.com/weirstream/weir/pkg/snapshot"
 )
 
-// A job goes back to an older checkpoint only if every newer one that is
+// I9: a failed read is not an absence. A job goes back to an older checkpoint only if every newer one that is
 // retained is damaged, and fails only if it must: see "A broken checkpoint" in
-// docs/ARCHITECTURE.md. A failed read is none of this (I9).
+// docs/ARCHITECTURE.md. A failed read is none of this.
 
 // corruptMax bounds the times that files are damaged in a run.
 const corruptMax = 2
@@ -134,9 +134,7 @@ func (c *cluster) checkRevoked(by *operator.Context, name string, records []simj
 	if !c.isAbandoned(name) {
 		c.fail("I1", "transaction %s is taken back, its job has not fallen back from it", name)
 	}
-	for _, r := range records {
-		delete(c.checks.visible, r)
-	}
+	c.jobOf(by.Job).app.hide(records)
 }
 
 // failsCorrupt sees a job that has failed: it may if what it was to restore is

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"strings"
+
 	"github.com/weirstream/weir/internal/sim/simjob"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/runtime/subtask"
@@ -32,15 +34,16 @@ func isBusy(p subtask.Progress) bool { return p == subtask.Blocked || p == subta
 
 // observeGenerators watches the operators that make watermarks.
 func (c *cluster) observeGenerators(p *operator.Program) {
-	node := p.Nodes[simjob.Stamps]
-	if node == nil {
-		return
-	}
-	inner := node.New
-	node.New = func(out func(string) any) (operator.Instance, error) {
-		inst, err := inner(out)
-		inst.Generator = &watchedGenerator{WatermarkGenerator: inst.Generator, c: c}
-		return inst, err
+	for uid, node := range p.Nodes {
+		if !strings.HasPrefix(string(uid), simjob.Stamps) {
+			continue
+		}
+		inner := node.New
+		node.New = func(out func(string) any) (operator.Instance, error) {
+			inst, err := inner(out)
+			inst.Generator = &watchedGenerator{WatermarkGenerator: inst.Generator, c: c}
+			return inst, err
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // I7: every key group, every split and every slot has exactly one owner. (Key
 // groups and splits are looked at where they are restored and opened, in
-// check_state.go; jobManager.notify has the slot table check itself.)
+// check_i02_state.go; jobManager.notify has the slot table check itself.)
 
 // checkGranted sees slots given to an attempt.
 func (c *cluster) checkGranted(jm *jobManager, g slots.Grant) {

@@ -132,14 +132,14 @@ func (c *cluster) checkOrphans() {
 
 // isBeyondSweeps reports whether an object was written by a process that had
 // already been replaced, when nobody was to look for leftovers any more: after
-// the last sweep of its job, or into a savepoint that nobody knew of or had
+// the last sweep of its job (or none could be made), or into a savepoint that nobody knew of or had
 // given up. It does harm to nobody and nobody can prevent it, short of a lock
 // on every write.
 func (c *cluster) isBeyondSweeps(name string) bool {
 	written := c.checks.written[name]
 	for _, j := range c.jobs {
 		if base := checkpointstore.JobBase(checkpointDir, j.id); strings.HasPrefix(name, objectName(base)+"/") {
-			return written > c.checks.swept[base]
+			return written > c.checks.swept[base] || c.checks.unswept[base]
 		}
 	}
 	for at, t := range c.checks.triggered {

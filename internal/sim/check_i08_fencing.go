@@ -53,6 +53,7 @@ func (c *cluster) checkPublication(j *job, was, now checkpointstore.JobRecord) {
 	publish := func(id ids.CheckpointID, uri string) {
 		name := checkpointName{j.id, id}
 		if c.checks.published[name] == nil {
+			c.checkKnown(j, id)
 			p := c.readBack(j, id, uri)
 			c.checks.published[name] = p
 			c.checks.byURI[uri] = p
