@@ -26,7 +26,9 @@ func TestOutput(t *testing.T) {
 	_, address := serve(t)
 	for name, args := range map[string]string{
 		"list": "list", "list_all": "list --all", "status": "status 4f2a", "cancel": "cancel 4f2a", "savepoint": "savepoint 4f2a",
-		"stop": "stop " + runningJob, "checkpoint": "checkpoint 4f2a", "checkpoints": "checkpoints 4f2a", "taskmanagers": "taskmanagers", "logs": "logs 4f2a",
+		"stop": "stop " + runningJob, "checkpoint": "checkpoint 4f2a", "checkpoints": "checkpoints 4f2a",
+		"checkpoint_completed": "checkpoints 4f2a --id 17", "checkpoint_declined": "checkpoints 4f2a --id 16", "checkpoint_in_progress": "checkpoints 4f2a --id 18",
+		"taskmanagers": "taskmanagers", "logs": "logs 4f2a",
 	} {
 		for _, format := range []string{"json", "text"} {
 			t.Run(name+"/"+format, func(t *testing.T) {
@@ -74,6 +76,8 @@ func TestErrors(t *testing.T) {
 		{"ambiguous prefix", "status 4f2", codeUsage, "2 jobs"},
 		{"unknown job by prefix", "status 77", codeNotFound, "there is no job 77"},
 		{"unknown job", "status 77777777777777777777777777777777", codeNotFound, "there is no job 7777"},
+		{"unknown checkpoint", "checkpoints 4f2a --id 99", codeNotFound, "has no checkpoint 99 that is remembered: there are 3, from 16 to 18"},
+		{"no checkpoint", "checkpoints 4f2a --id x", codeUsage, "invalid argument"},
 		{"cancel of a finished job", "cancel 4f2b", codeStatus, "already FINISHED"},
 		{"nobody listens", "list --jobmanager 127.0.0.1:1", codeUnreachable, "127.0.0.1:1"},
 		{"address without port", "list --jobmanager weir", codeUsage, "host:port"},

@@ -11,9 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/weirstream/weir/internal/jobbuild"
+	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/pb"
+	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/transport"
 )
 
@@ -128,9 +131,37 @@ func (s *scriptedJobManager) CheckpointJob(context.Context, *pb.CheckpointJobReq
 
 func (s *scriptedJobManager) ListCheckpoints(context.Context, *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {
 	return &pb.ListCheckpointsResponse{Completed: 16, Failed: 1, Checkpoints: []*pb.CheckpointInfo{
-		{Id: 17, Kind: "savepoint", Status: "COMPLETED", TriggeredUnixMs: 1_000_000_000_000, DurationMs: 12, Size: 2048, Uploaded: 512, Acked: 4, Subtasks: 4, Path: "/sp/savepoint-4f2a5100000000000000000000000001-17"},
-		{Id: 16, Kind: "checkpoint", Status: "FAILED", Reason: "expired", TriggeredUnixMs: 999_999_999_000, DurationMs: 600_000, Acked: 3, Subtasks: 4},
+		{Id: 18, Kind: "checkpoint", Status: "IN_PROGRESS", TriggeredUnixMs: 1_000_000_001_000, Acked: 1, Subtasks: 4},
+		{Id: 17, Kind: "savepoint", Status: "COMPLETED", TriggeredUnixMs: 1_000_000_000_000, DurationMs: 12, Size: 2048, Uploaded: 512, AlignmentUs: 28_000, ChannelBytes: 300, Unaligned: true, Acked: 4, Subtasks: 4, Path: "/sp/savepoint-4f2a5100000000000000000000000001-17"},
+		{Id: 16, Kind: "checkpoint", Status: "FAILED", Reason: "declined: count -> out (3/3): disk full", TriggeredUnixMs: 999_999_999_000, DurationMs: 600_000, AlignmentUs: 14_000, Size: 3072, Uploaded: 1024, Acked: 2, Subtasks: 4},
 	}}, nil
+}
+
+func (s *scriptedJobManager) ShowCheckpoint(ctx context.Context, r *pb.ShowCheckpointRequest) (*pb.ShowCheckpointResponse, error) {
+	listed, err := s.ListCheckpoints(ctx, nil)
+	if err != nil || r.GetId() < 16 || r.GetId() > 18 {
+		return nil, transport.Errorf(transport.ErrNotFound, "job %s has no checkpoint %d that is remembered: there are 3, from 16 to 18", r.GetJobId(), r.GetId())
+	}
+	response := &pb.ShowCheckpointResponse{Info: listed.GetCheckpoints()[18-r.GetId()], Vertices: []string{"flights", "count -> out"}}
+	report := &snapshot.CheckpointReport{ID: ids.CheckpointID(r.GetId()), Kind: snapshot.Checkpoint, Parallelism: []int32{1, 3}, Subtasks: make([]snapshot.SubtaskReport, 4)}
+	for i := range report.Subtasks {
+		n := time.Duration(i + 1)
+		report.Subtasks[i] = snapshot.SubtaskReport{Acked: true, End: 100 * n * time.Millisecond, StateBytes: 1024 << i, UploadedBytes: 512, Stats: snapshot.SubtaskStats{
+			Alignment: 7 * n * time.Millisecond, Sync: n * time.Millisecond, Async: 1500 * n * time.Microsecond, ProcessedBytes: 100 << i,
+		}}
+	}
+	switch r.GetId() {
+	case 18:
+		return response, nil // in progress
+	case 17:
+		report.Completed = true
+		report.Subtasks[3].ChannelBytes, report.Subtasks[3].Stats.PersistedBytes, report.Subtasks[3].Stats.Unaligned = 300, 300, true
+	case 16:
+		report.Failure, report.Culprit = "declined", &ids.SubtaskID{Vertex: 1, Index: 2}
+		report.Subtasks[2], report.Subtasks[3] = snapshot.SubtaskReport{}, snapshot.SubtaskReport{}
+	}
+	response.Report = report.ToProto()
+	return response, nil
 }
 
 func (s *scriptedJobManager) ListTaskManagers(context.Context, *pb.ListTaskManagersRequest) (*pb.ListTaskManagersResponse, error) {

@@ -92,7 +92,7 @@ func vertexOf(v *pb.VertexStatus) cliresult.Vertex {
 	vertex := cliresult.Vertex{
 		ID: v.GetId(), Name: v.GetName(), Parallelism: v.GetParallelism(),
 		RecordsIn: v.GetRecordsIn(), RecordsOut: v.GetRecordsOut(),
-		RecordsInRate: v.GetRecordsInRate(), RecordsOutRate: v.GetRecordsOutRate(),
+		RecordsInRate: v.GetRecordsInRate(), RecordsOutRate: v.GetRecordsOutRate(), SpilledBytes: v.GetSpilledBytes(),
 		Tasks: maps.Clone(v.GetTasks()), Subtasks: []cliresult.Subtask{},
 	}
 	if vertex.Tasks == nil {
@@ -152,6 +152,13 @@ func (c *cli) printStatus(s *cliresult.JobStatus) error {
 		}
 		if err := c.table([]string{"VERTEX", "PARALLELISM", "SUBTASKS", "RECORDS IN", "RECORDS OUT", "IN", "OUT"}, rows); err != nil {
 			return err
+		}
+		for _, v := range s.Vertices {
+			if v.SpilledBytes > 0 {
+				if err := c.say("%s: %s came round the loop faster than it could pass them on, and went to disk\n", v.Name, showBytes(v.SpilledBytes)); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	if len(s.Events) == 0 {

@@ -27,6 +27,7 @@ var pairs = flag.Int("pairs", 5, "measure `N` interleaved pairs for each ratio")
 
 // benchmarks in the order in which they run.
 var benchmarks = []benchmark{
+	{name: "coordinator_cpu_per_checkpoint", run: coordinatorCPU},
 	{name: "memory_value_rmw_vs_map", run: memoryValueVsMap},
 	{name: "memory_freeze", run: memoryFreeze},
 	{name: "throughput_during_snapshot_vs_before", run: duringSnapshot},
@@ -39,6 +40,8 @@ var benchmarks = []benchmark{
 	{name: "exchange_vs_raw_grpc", onCluster: true, run: exchangeVsRawGRPC},
 	{name: "allocations", onCluster: true, run: allocations},
 	{name: "latency", onCluster: true, run: latency},
+	{name: "throughput_with_checkpoints_vs_without", onCluster: true, run: withCheckpoints},
+	{name: "unaligned_vs_aligned_duration", onCluster: true, run: unalignedVsAligned},
 }
 
 type benchmark struct {

@@ -64,12 +64,14 @@ type Vertex struct {
 	Parallelism int32  `json:"parallelism"`
 	// Records of the current attempt, from and to other vertices; what a source
 	// reads counts as in, what a sink writes does not count as out.
-	RecordsIn      int64            `json:"records_in"`
-	RecordsOut     int64            `json:"records_out"`
-	RecordsInRate  float64          `json:"records_in_rate"`
-	RecordsOutRate float64          `json:"records_out_rate"`
-	Tasks          map[string]int32 `json:"tasks"`
-	Subtasks       []Subtask        `json:"subtasks"`
+	RecordsIn      int64   `json:"records_in"`
+	RecordsOut     int64   `json:"records_out"`
+	RecordsInRate  float64 `json:"records_in_rate"`
+	RecordsOutRate float64 `json:"records_out_rate"`
+	// SpilledBytes came round a loop and were put on disk.
+	SpilledBytes int64            `json:"spilled_bytes,omitempty"`
+	Tasks        map[string]int32 `json:"tasks"`
+	Subtasks     []Subtask        `json:"subtasks"`
 }
 
 // Subtask is one parallel instance of a vertex.
@@ -99,8 +101,9 @@ type Executor struct {
 
 // Statuses of checkpoints, in Flink's words.
 const (
-	CheckpointCompleted = "COMPLETED"
-	CheckpointFailed    = "FAILED"
+	CheckpointInProgress = "IN_PROGRESS"
+	CheckpointCompleted  = "COMPLETED"
+	CheckpointFailed     = "FAILED"
 )
 
 // Checkpoint is one checkpoint or savepoint of a job.
@@ -116,6 +119,53 @@ type Checkpoint struct {
 	Acked      int32      `json:"acked"`
 	Subtasks   int32      `json:"subtasks"`
 	Path       string     `json:"path,omitempty"`
+	// AlignmentMS is that of the slowest subtask. ChannelBytes, of records in
+	// flight, are part of Size and Uploaded.
+	AlignmentMS  float64 `json:"alignment_ms"`
+	ChannelBytes int64   `json:"channel_bytes"`
+	Unaligned    bool    `json:"unaligned"`
+}
+
+// CheckpointDetails is the output of checkpoints --id.
+type CheckpointDetails struct {
+	Checkpoint
+	// Failure names why it failed, as in declined, and DeclinedBy by whom.
+	Failure    string      `json:"failure,omitempty"`
+	DeclinedBy *SubtaskRef `json:"declined_by,omitempty"`
+	// Vertices are empty while it is in progress.
+	Vertices []CheckpointVertex `json:"vertices"`
+}
+
+// SubtaskRef names a subtask by its place.
+type SubtaskRef struct {
+	Vertex int32 `json:"vertex"`
+	Index  int32 `json:"index"`
+}
+
+// CheckpointVertex is the part of one vertex in a checkpoint.
+type CheckpointVertex struct {
+	ID       int32               `json:"id"`
+	Name     string              `json:"name"`
+	Subtasks []CheckpointSubtask `json:"subtasks"`
+}
+
+// CheckpointSubtask is the part of one subtask in a checkpoint; all is 0 until
+// it has acknowledged it.
+type CheckpointSubtask struct {
+	Index int32 `json:"index"`
+	Acked bool  `json:"acked"`
+	// EndMS is the time from the trigger to the acknowledgement, of which the others are parts.
+	EndMS          float64 `json:"end_ms"`
+	StartDelayMS   float64 `json:"start_delay_ms"`
+	AlignmentMS    float64 `json:"alignment_ms"`
+	SyncMS         float64 `json:"sync_ms"`
+	AsyncMS        float64 `json:"async_ms"`
+	ProcessedBytes int64   `json:"processed_bytes"`
+	PersistedBytes int64   `json:"persisted_bytes"`
+	Size           int64   `json:"size"`
+	Uploaded       int64   `json:"uploaded"`
+	ChannelBytes   int64   `json:"channel_bytes"`
+	Unaligned      bool    `json:"unaligned"`
 }
 
 // Checkpoints is the output of checkpoints, newest first.

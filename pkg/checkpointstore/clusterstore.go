@@ -212,13 +212,16 @@ func (c *ClusterStore) ReadJob(ctx context.Context, job ids.JobID) ([]byte, erro
 	return content, nil
 }
 
-// DeleteJob forgets a job: its record first, so that what an interruption
-// leaves is no job.
+// DeleteJob forgets a job and its history: its record first, so that what an
+// interruption leaves is no job.
 func (c *ClusterStore) DeleteJob(ctx context.Context, job ids.JobID) error {
 	for _, file := range []string{recordName, jobName} {
 		if err := c.store.Delete(ctx, jobObject(job, file)); err != nil {
 			return fmt.Errorf("delete job %s: %w", job, err)
 		}
+	}
+	if err := c.deleteHistory(ctx, job); err != nil {
+		return fmt.Errorf("delete job %s: %w", job, err)
 	}
 	return nil
 }
@@ -238,15 +241,24 @@ func (c *ClusterStore) Sweep(ctx context.Context, keep []string) (int, error) {
 	for _, sum := range keep {
 		keptNames[artifactsDir+sum] = true
 	}
+	hasRecord := make(map[ids.JobID]bool, len(jobs))
 	for _, job := range jobs {
 		keptNames[jobObject(job, jobName)] = true
+		hasRecord[job] = true
+	}
+	// The history of a job that runs is being written.
+	isDead := func(name string) bool {
+		if job, _, ok := parseHistoryObject(name); ok {
+			return !hasRecord[job]
+		}
+		return isClusterObject(name)
 	}
 	for _, dir := range []string{artifactsDir, jobsDir} {
 		for object, err := range c.store.List(ctx, dir) {
 			if err != nil {
 				return deleted, fmt.Errorf("sweep jobs and artifacts: %w", err)
 			}
-			if keptNames[object.Name] || !isClusterObject(object.Name) {
+			if keptNames[object.Name] || !isDead(object.Name) {
 				continue
 			}
 			if err := c.store.Delete(ctx, object.Name); err != nil {
@@ -254,7 +266,7 @@ func (c *ClusterStore) Sweep(ctx context.Context, keep []string) (int, error) {
 			}
 			deleted++
 		}
-		staged, err := c.store.DiscardStaged(ctx, dir, isClusterObject)
+		staged, err := c.store.DiscardStaged(ctx, dir, isDead)
 		deleted += staged
 		if err != nil {
 			return deleted, fmt.Errorf("sweep jobs and artifacts: %w", err)
@@ -263,7 +275,7 @@ func (c *ClusterStore) Sweep(ctx context.Context, keep []string) (int, error) {
 	return deleted, nil
 }
 
-// isClusterObject reports whether a name is one that ClusterStore gives.
+// isClusterObject reports whether a name is that of an artifact or job.
 // Records are left out: nothing but DeleteJob deletes one.
 func isClusterObject(name string) bool {
 	if sum, ok := strings.CutPrefix(name, artifactsDir); ok {

@@ -9,6 +9,7 @@
 //	<savepoint-dir>/savepoint-<job>-<n>/<attempt>-<seq>
 //	<ha-dir>/<cluster-id>/jobs/<job-id>/job       what was submitted, immutable
 //	<ha-dir>/<cluster-id>/jobs/<job-id>/record    the job's record
+//	<ha-dir>/<cluster-id>/jobs/<job-id>/history/<n>   what is told of checkpoint n, which has ended
 //	<ha-dir>/<cluster-id>/artifacts/<sha256>      job binaries
 //
 // <attempt> is TOKEN.NUMBER, so the files of a fenced attempt can be told from

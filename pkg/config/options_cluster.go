@@ -31,6 +31,13 @@ var (
 		"string", "default", "letters, digits, '-', '_' and '.', at most 100", parseClusterID)
 )
 
+// What is remembered for people.
+var (
+	CheckpointHistory = intOption(settings{key: "web.checkpoints.history",
+		doc: "Ended checkpoints and savepoints of a job that are remembered, with the times and sizes of each subtask. They outlive the JobManager."},
+		"32", 1, 1000)
+)
+
 // The TaskManager.
 var (
 	TaskManagerHost = hostOption(settings{key: "taskmanager.host",

@@ -98,6 +98,7 @@ func (c *Coordinator) trigger(now time.Time, kind snapshot.Kind, request savepoi
 		id: id, kind: kind, attempt: c.attempt.id, stage: collecting,
 		triggeredAt: now, deadline: now.Add(c.cfg.Checkpointing.Timeout),
 		request: request, acks: make([]*snapshot.SubtaskState, c.layout.total()),
+		measured: measured{subtasks: make([]snapshot.SubtaskReport, c.layout.total())},
 	}
 	barrier := element.Barrier{Checkpoint: id}
 	barrier.Alignment, barrier.AlignedTimeout = c.alignment(p)
@@ -178,17 +179,13 @@ func (c *Coordinator) acknowledge(now time.Time, e CheckpointAcked) AckResult {
 	invariant.Check(p.stage == collecting, "I3", "checkpoint %d is being persisted without %v", p.id, e.State.Subtask)
 	state := e.State
 	p.acks[i] = &state
-	p.acked++
 	if reason := c.misplaced(p, &state); reason != "" {
+		p.measured.culprit = &state.Subtask
 		c.abort(now, p, Declined, fmt.Sprintf("acknowledgement of %s: %s", c.describe(state.Subtask), reason))
 		return Refused
 	}
-	state.EachHandle(func(h snapshot.StateHandle) {
-		p.size += h.Size
-		if !h.IsShared() || h.SharedSince == p.id {
-			p.uploaded += h.Size
-		}
-	})
+	p.acked++
+	p.measure(now, i, e)
 	if p.acked == c.layout.total() {
 		c.persist(now, p)
 	}
@@ -275,6 +272,7 @@ func (c *Coordinator) onCheckpointDeclined(now time.Time, e CheckpointDeclined) 
 		c.dropped.OutOfPlace++
 		return
 	}
+	p.measured.culprit = &e.Subtask
 	c.abort(now, p, Declined, fmt.Sprintf("%s: %s", c.describe(e.Subtask), e.Reason))
 }
 
@@ -504,6 +502,7 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 	// Its tasks cannot go on from the end of event time: they are not told, but stopped.
 	drained := p.request.drain && p.attempt == c.attempt.id && c.phase == phaseRun
 	persistUnderWay := p.stage == persisting
+	p.measured.failure = reason
 	// A savepoint is alone in its directory, so what was written for it and
 	// never acknowledged goes too: no sweep comes there.
 	metadata := p.stage == publishing || p.isSavepoint()
@@ -593,6 +592,7 @@ func (c *Coordinator) endPending(now time.Time, p *pendingCheckpoint, failure st
 		view.Status, view.Reason = CheckpointFailed, failure
 	}
 	c.history.add(view, checkpointsMax)
+	c.emit(RecordHistory{Report: c.report(p, view)})
 	if p.stage != persisting {
 		c.recent.add(endedCheckpoint{id: p.id, completed: failure == "", dir: p.dir}, endedMax)
 	}

@@ -35,6 +35,9 @@
 //  4. CheckpointPublished → NotifyComplete; older retained ones are discarded
 //  5. CommitAcked from every subtask
 //
+// What became of it, and what each subtask's part of it cost, is kept for people
+// (RecordHistory): of checkpoints and savepoints, completed or not.
+//
 // On any failure before 4 the checkpoint is aborted: NotifyAborted and
 // DiscardHandles for what was acknowledged, and for what is acknowledged late.
 // What goes and what stays of files that several checkpoints share is said at

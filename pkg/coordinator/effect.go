@@ -126,6 +126,9 @@ type (
 		Job         ids.JobID
 		CompletedBy time.Time
 	}
+	// RecordHistory keeps for people what became of a checkpoint or savepoint.
+	// Nothing comes back, and nothing depends on it. The report does not change any more.
+	RecordHistory struct{ Report *snapshot.CheckpointReport }
 	// SweepAttempts deletes the files of fenced attempts: those of checkpoints
 	// that are not in Keep, and the shared ones that none in Keep refers to.
 	SweepAttempts struct {

@@ -27,6 +27,7 @@ func (NotifyComplete) isEffect()    {}
 func (NotifyAborted) isEffect()     {}
 func (DiscardHandles) isEffect()    {}
 func (DiscardCheckpoint) isEffect() {}
+func (RecordHistory) isEffect()     {}
 func (SweepAttempts) isEffect()     {}
 func (FinishTasks) isEffect()       {}
 func (CancelTasks) isEffect()       {}
@@ -263,6 +264,35 @@ func (e DiscardCheckpoint) String() string {
 		s += " completed-by=" + e.CompletedBy.Format(time.TimeOnly)
 	}
 	return s
+}
+
+// String prints the effect for scripts and traces, with every subtask that has acknowledged.
+func (e RecordHistory) String() string {
+	var b strings.Builder
+	r := e.Report
+	fmt.Fprintf(&b, "RecordHistory %s=%d", r.Kind, r.ID)
+	if r.Completed {
+		fmt.Fprintf(&b, " completed path=%s", r.Path)
+	} else {
+		fmt.Fprintf(&b, " failure=%s %q", r.Failure, r.Detail)
+	}
+	if r.Culprit != nil {
+		fmt.Fprintf(&b, " declined-by=%s", r.Culprit)
+	}
+	fmt.Fprintf(&b, " took=%s", r.Duration)
+	for v := range r.Parallelism {
+		for i, s := range r.Vertex(v) {
+			if !s.Acked {
+				continue
+			}
+			fmt.Fprintf(&b, "\n  %d/%d start-delay=%s alignment=%s sync=%s async=%s processed=%d persisted=%d state=%d uploaded=%d channels=%d", v, i,
+				s.StartDelay(), s.Stats.Alignment, s.Stats.Sync, s.Stats.Async, s.Stats.ProcessedBytes, s.Stats.PersistedBytes, s.StateBytes, s.UploadedBytes, s.ChannelBytes)
+			if s.Stats.Unaligned {
+				b.WriteString(" unaligned")
+			}
+		}
+	}
+	return b.String()
 }
 
 // String prints the effect for scripts and traces.

@@ -58,6 +58,7 @@ type pendingCheckpoint struct {
 	size     int64
 	uploaded int64  // of size, what was uploaded for it
 	uri      string // once persisted
+	measured measured
 	// emptyLoops are the heads of loops that it found empty.
 	emptyLoops []ids.VertexID
 }
@@ -102,6 +103,7 @@ func (p *pendingCheckpoint) view(subtasks int) CheckpointView {
 	return CheckpointView{
 		ID: p.id, Kind: p.kind, Status: CheckpointInProgress, TriggeredAt: p.triggeredAt,
 		Size: p.size, Uploaded: p.uploaded, Acked: p.acked, Subtasks: subtasks,
+		Alignment: p.measured.alignment, ChannelBytes: p.measured.channelBytes, Unaligned: p.measured.unaligned,
 	}
 }
 

@@ -62,6 +62,9 @@ type scene struct {
 	now   time.Time
 	out   strings.Builder
 	auto  bool // writes of the record succeed at once
+	// history prints RecordHistory too. Every ended checkpoint has one, so that
+	// scripts of other things leave it out.
+	history bool
 
 	durable   Record // the stored record
 	metadata  map[ids.CheckpointID]*snapshot.CompletedCheckpoint
@@ -96,7 +99,9 @@ func TestScripts(t *testing.T) {
 // step gives the coordinator an event and prints the effects.
 func (s *scene) step(ev Event) {
 	for _, e := range s.c.Step(s.now, ev) {
-		fmt.Fprintln(&s.out, e)
+		if _, isHistory := e.(RecordHistory); !isHistory || s.history {
+			fmt.Fprintln(&s.out, e)
+		}
 		switch e := e.(type) {
 		case UpdateRecord:
 			s.revision = e.Revision
@@ -194,6 +199,14 @@ func (a args) failure() Failure {
 	return Failure{Kind: kinds[a.text("kind", "")], Message: a.text("reason", "boom")}
 }
 
+// stats reads what a subtask measured: [alignment=] [sync=] [async=] [processed=] [persisted=] [overtook].
+func (a args) stats() snapshot.SubtaskStats {
+	return snapshot.SubtaskStats{
+		Alignment: a.duration("alignment", 0), Sync: a.duration("sync", 0), Async: a.duration("async", 0),
+		ProcessedBytes: int64(a.number("processed", 0)), PersistedBytes: int64(a.number("persisted", 0)), Unaligned: a.flag("overtook"),
+	}
+}
+
 // loadFailure is of a read that failed, unless it is corrupt or permanent.
 func (a args) loadFailure() FailureKind {
 	switch {
@@ -257,9 +270,9 @@ func (s *scene) command(d *datadriven.TestData) {
 			list = append(list, snapshot.Split{Data: []byte(x)})
 		}
 		s.step(SplitsDiscovered{Attempt: a.attempt(), Operator: "src", Splits: list, Complete: a.flag("complete")})
-	case "ack": // ack c= [of=] [file=] [shared=] [ended]
+	case "ack": // ack c= [of=] [file=] [shared=] [ended] [in-flight=] [alignment=] …
 		for _, id := range a.subtasks() {
-			s.step(CheckpointAcked{Attempt: a.attempt(), Checkpoint: a.checkpoint(), State: s.state(a, id)})
+			s.step(CheckpointAcked{Attempt: a.attempt(), Checkpoint: a.checkpoint(), State: s.state(a, id), Stats: a.stats()})
 		}
 	case "decline":
 		for _, id := range a.subtasks() {
@@ -308,7 +321,7 @@ func (s *scene) command(d *datadriven.TestData) {
 }
 
 func (s *scene) newJob(a args) {
-	s.auto = a.flag("auto")
+	s.auto, s.history = a.flag("auto"), a.flag("history")
 	if a.flag("fresh") {
 		s.durable = Record{Status: Created}
 	}
@@ -433,7 +446,11 @@ func (s *scene) state(a args, id ids.SubtaskID) snapshot.SubtaskState {
 			})
 		}
 	}
-	return snapshot.SubtaskState{Subtask: id, EndOfData: a.flag("ended"), Operators: []snapshot.OperatorSubtaskState{state}}
+	out := snapshot.SubtaskState{Subtask: id, EndOfData: a.flag("ended"), Operators: []snapshot.OperatorSubtaskState{state}}
+	if n := a.number("in-flight", 0); n > 0 {
+		out.InFlight = []snapshot.InFlight{{Handle: snapshot.StateHandle{Name: name + "-in-flight", Size: int64(n)}}}
+	}
+	return out
 }
 
 func (s *scene) printStatus(a args) {
@@ -454,6 +471,9 @@ func (s *scene) printStatus(a args) {
 			size := fmt.Sprint(k.Size)
 			if k.Uploaded != k.Size {
 				size += fmt.Sprintf(" uploaded=%d", k.Uploaded)
+			}
+			if k.Alignment > 0 || k.ChannelBytes > 0 || k.Unaligned {
+				size += fmt.Sprintf(" alignment=%s channels=%d unaligned=%t", k.Alignment, k.ChannelBytes, k.Unaligned)
 			}
 			fmt.Fprintf(&s.out, "%d %s %s %d/%d size=%s took=%s %s\n", k.ID, k.Kind, k.Status, k.Acked, k.Subtasks, size, k.Duration, k.Reason)
 		}

@@ -81,6 +81,11 @@ type CheckpointView struct {
 	Acked       int
 	Subtasks    int
 	Path        string // of a completed one
+	// Of the subtasks that have acknowledged: the longest alignment, the bytes of
+	// records in flight (part of Size), and whether a barrier overtook any.
+	Alignment    time.Duration
+	ChannelBytes int64
+	Unaligned    bool
 }
 
 // AckCounts counts acknowledgements by what became of them.

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,8 @@ type world struct {
 	completed int
 	shared    sharedStore
 	drained   ids.AttemptID // its event time has been brought to its end
-	quiescent int           // how often all was quiet, and no shared file too many
+	reported  map[ids.CheckpointID]bool
+	quiescent int // how often all was quiet, and no shared file too many
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -52,6 +54,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 1)), now: epoch, durable: Record{Status: Created},
 		metadata: map[ids.CheckpointID]*snapshot.CompletedCheckpoint{}, persisted: map[ids.CheckpointID]bool{},
 		open: map[RequestID]bool{}, shared: sharedStore{files: map[string]sharedFile{}},
+		reported: map[ids.CheckpointID]bool{},
 	}
 	for range 3 {
 		w.register()
@@ -253,6 +256,8 @@ func (w *world) check(cause Event, e Effect) {
 			w.fail("%s: nobody waits", e)
 		}
 		delete(w.open, e.Request)
+	case RecordHistory:
+		w.checkReport(e.Report)
 	case JobEnded:
 		if !w.durable.Status.IsTerminal() || w.durable.Status != e.Status {
 			w.fail("%s, the record says %s", e, w.durable.Status)
@@ -264,6 +269,18 @@ func (w *world) check(cause Event, e Effect) {
 			w.fail("I7: %s with %d of %d slots free", e, free, total)
 		}
 		w.ended = true
+	}
+}
+
+// checkReport: each checkpoint is reported once, and in a list it looks as the
+// coordinator itself says.
+func (w *world) checkReport(r *snapshot.CheckpointReport) {
+	if w.reported[r.ID] {
+		w.fail("checkpoint %d is reported twice", r.ID)
+	}
+	w.reported[r.ID] = true
+	if view := ViewOf(r); !slices.Contains(w.c.history.all(), view) {
+		w.fail("checkpoint %d is reported as %+v", r.ID, view)
 	}
 }
 
@@ -384,7 +401,7 @@ func (w *world) answer(e Effect) {
 		task(e.Executor, Finished)
 	case CancelTasks:
 		task(e.Executor, Canceled)
-	case StopExecutor, AssignSplits, NotifyAborted, DiscardHandles, DiscardCheckpoint, SweepAttempts, Answer, JobEnded, StepDown:
+	case StopExecutor, AssignSplits, NotifyAborted, DiscardHandles, DiscardCheckpoint, RecordHistory, SweepAttempts, Answer, JobEnded, StepDown:
 	}
 }
 

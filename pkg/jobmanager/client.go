@@ -297,17 +297,72 @@ func (s *Server) savepointDir(ctx context.Context, f found, given string) (strin
 	return dir, nil
 }
 
-// ListCheckpoints lists the latest checkpoints of a job, newest first. Those
-// of a job that had ended before this server started are not remembered.
-func (s *Server) ListCheckpoints(_ context.Context, r *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {
+// ListCheckpoints lists the latest checkpoints of a job, newest first. Of a
+// job that had ended before this server started they are read when asked for.
+func (s *Server) ListCheckpoints(ctx context.Context, r *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {
+	f, err := s.findJob(r.GetJobId())
+	switch {
+	case err != nil:
+		return nil, err
+	case f.driver != nil:
+		return f.driver.CheckpointsView(), nil
+	case f.checkpoints != nil:
+		return f.checkpoints, nil
+	}
+	if err := f.history.Load(ctx); err != nil {
+		return nil, storeError(err)
+	}
+	response := &pb.ListCheckpointsResponse{}
+	for _, view := range f.history.Views() {
+		response.Checkpoints = append(response.Checkpoints, driver.InfoOf(view))
+		if view.Status == coordinator.CheckpointCompleted {
+			response.Completed++
+		} else {
+			response.Failed++
+		}
+	}
+	return response, nil
+}
+
+// ShowCheckpoint tells what is remembered of one checkpoint of a job.
+func (s *Server) ShowCheckpoint(ctx context.Context, r *pb.ShowCheckpointRequest) (*pb.ShowCheckpointResponse, error) {
+	listed, err := s.ListCheckpoints(ctx, &pb.ListCheckpointsRequest{JobId: r.GetJobId()})
+	if err != nil {
+		return nil, err
+	}
 	f, err := s.findJob(r.GetJobId())
 	if err != nil {
 		return nil, err
 	}
-	if f.driver == nil {
-		return f.checkpoints, nil
+	response := &pb.ShowCheckpointResponse{}
+	for _, info := range listed.GetCheckpoints() {
+		if info.GetId() == r.GetId() {
+			response.Info = info
+		}
 	}
-	return f.driver.CheckpointsView(), nil
+	if response.Info == nil {
+		return nil, noCheckpoint(f.id, r.GetId(), listed.GetCheckpoints())
+	}
+	report, err := f.history.Report(ids.CheckpointID(r.GetId()))
+	if err != nil {
+		return nil, err
+	}
+	if report != nil {
+		response.Report = report.ToProto()
+	}
+	for i := range f.graph.Vertices {
+		response.Vertices = append(response.Vertices, f.graph.Vertices[i].Name)
+	}
+	return response, nil
+}
+
+// noCheckpoint says which checkpoints there are instead.
+func noCheckpoint(job ids.JobID, id uint64, listed []*pb.CheckpointInfo) error {
+	if len(listed) == 0 {
+		return transport.Errorf(transport.ErrNotFound, "job %s has no checkpoint %d: it has none that is remembered", job, id)
+	}
+	return transport.Errorf(transport.ErrNotFound, "job %s has no checkpoint %d that is remembered: there are %d, from %d to %d",
+		job, id, len(listed), listed[len(listed)-1].GetId(), listed[0].GetId())
 }
 
 // Logs sends the output of a job's executors, see jobLog.

@@ -31,6 +31,8 @@ type job struct {
 	graph  graph.ExecutionGraph
 	config *config.Config
 	log    *jobLog
+	// history is what is told of its checkpoints, also after its end.
+	history *driver.History
 
 	// driver runs the job; nil when it has ended. Then final and checkpoints
 	// are what can still be said of it.
@@ -61,7 +63,9 @@ func (s *Server) makeJob(spec *pb.JobSpec) (*job, error) {
 	if err != nil {
 		return nil, transport.Errorf(transport.ErrInvalid, "%v", err)
 	}
-	return &job{id: ids.JobID(spec.GetJobId()), spec: spec, graph: expanded, config: jobConfig}, nil
+	id := ids.JobID(spec.GetJobId())
+	history := driver.NewHistory(id, s.store, config.CheckpointHistory.Get(s.options.Config), s.log.With(logfield.Job(id)))
+	return &job{id: id, spec: spec, graph: expanded, config: jobConfig, history: history}, nil
 }
 
 func overridesOf(entries map[string]string) []string {
@@ -83,6 +87,7 @@ func (s *Server) startLocked(j *job) {
 		Records:            s.store,
 		Checkpoints:        s.checkpointStore(j.config),
 		Cluster:            dispatcher{s},
+		History:            j.history,
 		CheckpointDir:      s.checkpointDir(j.config),
 		DefaultParallelism: j.defaultParallelism(),
 		SubmittedAt:        snapshot.TimeFromProto(j.spec.GetSubmittedUnixMs()),

@@ -11,9 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirstream/weir/pkg/checkpointstore"
+	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
 	"github.com/weirstream/weir/pkg/objectstore/faulty"
 	"github.com/weirstream/weir/pkg/pb"
+	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/transport"
 )
 
@@ -462,7 +465,7 @@ func TestOldestEndedJobsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "jobstore.max-capacity=2")
 		defer r.close()
-		var ids []string
+		var submitted []string
 		for range 4 {
 			id, err := r.submit(spec("job", 1))
 			if err != nil {
@@ -471,7 +474,7 @@ func TestOldestEndedJobsAreForgotten(t *testing.T) {
 			if _, err := r.CancelJob(t.Context(), &pb.CancelJobRequest{JobId: id}); err != nil {
 				t.Fatal(err)
 			}
-			ids = append(ids, id)
+			submitted = append(submitted, id)
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -484,8 +487,8 @@ func TestOldestEndedJobsAreForgotten(t *testing.T) {
 			left = append(left, j.GetId())
 		}
 		slices.Reverse(left)
-		if !slices.Equal(left, ids[2:]) {
-			t.Errorf("left: %v, want %v", left, ids[2:])
+		if !slices.Equal(left, submitted[2:]) {
+			t.Errorf("left: %v, want %v", left, submitted[2:])
 		}
 	})
 }
@@ -547,6 +550,60 @@ func TestTaskManagersAreToldOfTheEndOfAJob(t *testing.T) {
 		synctest.Wait()
 		if jobs := forgotten(); len(jobs) != 1 || jobs[0] != id {
 			t.Errorf("told of the end of %v, want %s", jobs, id)
+		}
+	})
+}
+
+// What is remembered of checkpoints outlives the JobManager, for jobs that run
+// and for those that have ended; of others it says what there is.
+func TestHistoryOutlivesTheJobManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		running, err := r.submit(spec("running", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, err := r.submit(spec("ended", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.CancelJob(t.Context(), &pb.CancelJobRequest{JobId: ended}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.ShowCheckpoint(t.Context(), &pb.ShowCheckpointRequest{JobId: ended, Id: 7}); !errors.Is(err, transport.ErrNotFound) ||
+			!strings.Contains(err.Error(), "has no checkpoint 7: it has none that is remembered") {
+			t.Errorf("checkpoint of a job that has none: %v", err)
+		}
+		for _, job := range []string{running, ended} {
+			for id := ids.CheckpointID(5); id <= 7; id++ {
+				content, err := checkpointstore.EncodeReport(&snapshot.CheckpointReport{
+					ID: id, Kind: snapshot.Checkpoint, Failure: "expired", Detail: "expired: 0 of 1", Parallelism: []int32{1}, Subtasks: make([]snapshot.SubtaskReport, 1),
+				})
+				if err == nil {
+					err = r.store.PutReport(t.Context(), ids.JobID(job), id, content)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r.close()
+		r.open()
+		defer r.close()
+		synctest.Wait()
+		for _, job := range []string{running, ended} {
+			list, err := r.ListCheckpoints(t.Context(), &pb.ListCheckpointsRequest{JobId: job})
+			if err != nil || len(list.GetCheckpoints()) != 3 || list.GetCheckpoints()[0].GetId() != 7 || list.GetCheckpoints()[0].GetReason() != "expired: 0 of 1" {
+				t.Fatalf("remembered are %v, error %v", list, err)
+			}
+			shown, err := r.ShowCheckpoint(t.Context(), &pb.ShowCheckpointRequest{JobId: job, Id: 6})
+			if err != nil || shown.GetInfo().GetId() != 6 || shown.GetReport().GetFailure() != "expired" || len(shown.GetVertices()) == 0 {
+				t.Errorf("checkpoint 6 is %v, error %v", shown, err)
+			}
+			if _, err := r.ShowCheckpoint(t.Context(), &pb.ShowCheckpointRequest{JobId: job, Id: 8}); !errors.Is(err, transport.ErrNotFound) ||
+				!strings.Contains(err.Error(), "there are 3, from 5 to 7") {
+				t.Errorf("checkpoint that there is not: %v", err)
+			}
 		}
 	})
 }

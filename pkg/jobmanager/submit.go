@@ -257,7 +257,6 @@ func (s *Server) recoverJob(ctx context.Context, id ids.JobID) error {
 	if record.Status.IsTerminal() {
 		j.log = endedJobLog(s.logDir, id)
 		j.final = endedView(j, record)
-		j.checkpoints = &pb.ListCheckpointsResponse{}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.mu.jobs[id] = j

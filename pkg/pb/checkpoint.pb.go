@@ -1767,6 +1767,205 @@ func (x *JobRecord) GetEndedUnixMs() int64 {
 	return 0
 }
 
+// CheckpointReport is the body of an object of a job's history: what is told
+// of a checkpoint that has ended. A list has one number for each subtask, by
+// vertex, then index, or is empty if all are 0.
+type CheckpointReport struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind            CheckpointKind         `protobuf:"varint,2,opt,name=kind,proto3,enum=weir.v1.CheckpointKind" json:"kind,omitempty"`
+	Completed       bool                   `protobuf:"varint,3,opt,name=completed,proto3" json:"completed,omitempty"`
+	Failure         string                 `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"` // its name
+	Detail          string                 `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`   // in words
+	Culprit         *SubtaskID             `protobuf:"bytes,6,opt,name=culprit,proto3" json:"culprit,omitempty"` // the subtask that declined it
+	TriggeredUnixMs int64                  `protobuf:"varint,7,opt,name=triggered_unix_ms,json=triggeredUnixMs,proto3" json:"triggered_unix_ms,omitempty"`
+	DurationUs      int64                  `protobuf:"varint,8,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
+	Path            string                 `protobuf:"bytes,9,opt,name=path,proto3" json:"path,omitempty"`
+	Parallelism     []int32                `protobuf:"varint,10,rep,packed,name=parallelism,proto3" json:"parallelism,omitempty"`  // of each vertex
+	EndUs           []int64                `protobuf:"varint,11,rep,packed,name=end_us,json=endUs,proto3" json:"end_us,omitempty"` // from the trigger to the acknowledgement, plus 1; 0: not acknowledged
+	AlignmentUs     []int64                `protobuf:"varint,12,rep,packed,name=alignment_us,json=alignmentUs,proto3" json:"alignment_us,omitempty"`
+	SyncUs          []int64                `protobuf:"varint,13,rep,packed,name=sync_us,json=syncUs,proto3" json:"sync_us,omitempty"`
+	AsyncUs         []int64                `protobuf:"varint,14,rep,packed,name=async_us,json=asyncUs,proto3" json:"async_us,omitempty"`
+	ProcessedBytes  []int64                `protobuf:"varint,15,rep,packed,name=processed_bytes,json=processedBytes,proto3" json:"processed_bytes,omitempty"`
+	PersistedBytes  []int64                `protobuf:"varint,16,rep,packed,name=persisted_bytes,json=persistedBytes,proto3" json:"persisted_bytes,omitempty"`
+	StateBytes      []int64                `protobuf:"varint,17,rep,packed,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
+	UploadedBytes   []int64                `protobuf:"varint,18,rep,packed,name=uploaded_bytes,json=uploadedBytes,proto3" json:"uploaded_bytes,omitempty"`
+	ChannelBytes    []int64                `protobuf:"varint,19,rep,packed,name=channel_bytes,json=channelBytes,proto3" json:"channel_bytes,omitempty"`
+	Unaligned       []int64                `protobuf:"varint,20,rep,packed,name=unaligned,proto3" json:"unaligned,omitempty"` // 1 for yes
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *CheckpointReport) Reset() {
+	*x = CheckpointReport{}
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointReport) ProtoMessage() {}
+
+func (x *CheckpointReport) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_checkpoint_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointReport.ProtoReflect.Descriptor instead.
+func (*CheckpointReport) Descriptor() ([]byte, []int) {
+	return file_weir_v1_checkpoint_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CheckpointReport) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CheckpointReport) GetKind() CheckpointKind {
+	if x != nil {
+		return x.Kind
+	}
+	return CheckpointKind_CHECKPOINT_KIND_UNSPECIFIED
+}
+
+func (x *CheckpointReport) GetCompleted() bool {
+	if x != nil {
+		return x.Completed
+	}
+	return false
+}
+
+func (x *CheckpointReport) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+func (x *CheckpointReport) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *CheckpointReport) GetCulprit() *SubtaskID {
+	if x != nil {
+		return x.Culprit
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetTriggeredUnixMs() int64 {
+	if x != nil {
+		return x.TriggeredUnixMs
+	}
+	return 0
+}
+
+func (x *CheckpointReport) GetDurationUs() int64 {
+	if x != nil {
+		return x.DurationUs
+	}
+	return 0
+}
+
+func (x *CheckpointReport) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *CheckpointReport) GetParallelism() []int32 {
+	if x != nil {
+		return x.Parallelism
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetEndUs() []int64 {
+	if x != nil {
+		return x.EndUs
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetAlignmentUs() []int64 {
+	if x != nil {
+		return x.AlignmentUs
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetSyncUs() []int64 {
+	if x != nil {
+		return x.SyncUs
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetAsyncUs() []int64 {
+	if x != nil {
+		return x.AsyncUs
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetProcessedBytes() []int64 {
+	if x != nil {
+		return x.ProcessedBytes
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetPersistedBytes() []int64 {
+	if x != nil {
+		return x.PersistedBytes
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetStateBytes() []int64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetUploadedBytes() []int64 {
+	if x != nil {
+		return x.UploadedBytes
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetChannelBytes() []int64 {
+	if x != nil {
+		return x.ChannelBytes
+	}
+	return nil
+}
+
+func (x *CheckpointReport) GetUnaligned() []int64 {
+	if x != nil {
+		return x.Unaligned
+	}
+	return nil
+}
+
 var File_weir_v1_checkpoint_proto protoreflect.FileDescriptor
 
 const file_weir_v1_checkpoint_proto_rawDesc = "" +
@@ -1906,7 +2105,31 @@ const file_weir_v1_checkpoint_proto_rawDesc = "" +
 	" \x01(\x03R\brestarts\x12+\n" +
 	"\x05cause\x18\v \x01(\v2\x15.weir.v1.FailureCauseR\x05cause\x12&\n" +
 	"\x0fstarted_unix_ms\x18\f \x01(\x03R\rstartedUnixMs\x12\"\n" +
-	"\rended_unix_ms\x18\r \x01(\x03R\vendedUnixMs*\x88\x01\n" +
+	"\rended_unix_ms\x18\r \x01(\x03R\vendedUnixMs\"\x9b\x05\n" +
+	"\x10CheckpointReport\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x17.weir.v1.CheckpointKindR\x04kind\x12\x1c\n" +
+	"\tcompleted\x18\x03 \x01(\bR\tcompleted\x12\x18\n" +
+	"\afailure\x18\x04 \x01(\tR\afailure\x12\x16\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12,\n" +
+	"\aculprit\x18\x06 \x01(\v2\x12.weir.v1.SubtaskIDR\aculprit\x12*\n" +
+	"\x11triggered_unix_ms\x18\a \x01(\x03R\x0ftriggeredUnixMs\x12\x1f\n" +
+	"\vduration_us\x18\b \x01(\x03R\n" +
+	"durationUs\x12\x12\n" +
+	"\x04path\x18\t \x01(\tR\x04path\x12 \n" +
+	"\vparallelism\x18\n" +
+	" \x03(\x05R\vparallelism\x12\x15\n" +
+	"\x06end_us\x18\v \x03(\x03R\x05endUs\x12!\n" +
+	"\falignment_us\x18\f \x03(\x03R\valignmentUs\x12\x17\n" +
+	"\async_us\x18\r \x03(\x03R\x06syncUs\x12\x19\n" +
+	"\basync_us\x18\x0e \x03(\x03R\aasyncUs\x12'\n" +
+	"\x0fprocessed_bytes\x18\x0f \x03(\x03R\x0eprocessedBytes\x12'\n" +
+	"\x0fpersisted_bytes\x18\x10 \x03(\x03R\x0epersistedBytes\x12\x1f\n" +
+	"\vstate_bytes\x18\x11 \x03(\x03R\n" +
+	"stateBytes\x12%\n" +
+	"\x0euploaded_bytes\x18\x12 \x03(\x03R\ruploadedBytes\x12#\n" +
+	"\rchannel_bytes\x18\x13 \x03(\x03R\fchannelBytes\x12\x1c\n" +
+	"\tunaligned\x18\x14 \x03(\x03R\tunaligned*\x88\x01\n" +
 	"\x0eRedistribution\x12\x1e\n" +
 	"\x1aREDISTRIBUTION_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bREDISTRIBUTION_SPLIT_EVENLY\x10\x01\x12\x18\n" +
@@ -1932,7 +2155,7 @@ func file_weir_v1_checkpoint_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_checkpoint_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weir_v1_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_weir_v1_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_weir_v1_checkpoint_proto_goTypes = []any{
 	(Redistribution)(0),          // 0: weir.v1.Redistribution
 	(CheckpointKind)(0),          // 1: weir.v1.CheckpointKind
@@ -1958,6 +2181,7 @@ var file_weir_v1_checkpoint_proto_goTypes = []any{
 	(*CheckpointRef)(nil),        // 21: weir.v1.CheckpointRef
 	(*FailureCause)(nil),         // 22: weir.v1.FailureCause
 	(*JobRecord)(nil),            // 23: weir.v1.JobRecord
+	(*CheckpointReport)(nil),     // 24: weir.v1.CheckpointReport
 }
 var file_weir_v1_checkpoint_proto_depIdxs = []int32{
 	5,  // 0: weir.v1.StateMeta.earlier:type_name -> weir.v1.StoredSchema
@@ -1988,11 +2212,13 @@ var file_weir_v1_checkpoint_proto_depIdxs = []int32{
 	21, // 25: weir.v1.JobRecord.latest:type_name -> weir.v1.CheckpointRef
 	21, // 26: weir.v1.JobRecord.retained:type_name -> weir.v1.CheckpointRef
 	22, // 27: weir.v1.JobRecord.cause:type_name -> weir.v1.FailureCause
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	1,  // 28: weir.v1.CheckpointReport.kind:type_name -> weir.v1.CheckpointKind
+	3,  // 29: weir.v1.CheckpointReport.culprit:type_name -> weir.v1.SubtaskID
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_checkpoint_proto_init() }
@@ -2006,7 +2232,7 @@ func file_weir_v1_checkpoint_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_checkpoint_proto_rawDesc), len(file_weir_v1_checkpoint_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -942,6 +942,7 @@ type VertexStatus struct {
 	RecordsOutRate float64          `protobuf:"fixed64,7,opt,name=records_out_rate,json=recordsOutRate,proto3" json:"records_out_rate,omitempty"`
 	Tasks          map[string]int32 `protobuf:"bytes,8,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // count by status
 	Subtasks       []*SubtaskStatus `protobuf:"bytes,9,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	SpilledBytes   int64            `protobuf:"varint,10,opt,name=spilled_bytes,json=spilledBytes,proto3" json:"spilled_bytes,omitempty"` // what came round a loop and was put on disk, in the current attempt
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1037,6 +1038,13 @@ func (x *VertexStatus) GetSubtasks() []*SubtaskStatus {
 		return x.Subtasks
 	}
 	return nil
+}
+
+func (x *VertexStatus) GetSpilledBytes() int64 {
+	if x != nil {
+		return x.SpilledBytes
+	}
+	return 0
 }
 
 type SubtaskStatus struct {
@@ -1700,7 +1708,10 @@ type CheckpointInfo struct {
 	Acked           int32                  `protobuf:"varint,8,opt,name=acked,proto3" json:"acked,omitempty"`
 	Subtasks        int32                  `protobuf:"varint,9,opt,name=subtasks,proto3" json:"subtasks,omitempty"`
 	Path            string                 `protobuf:"bytes,10,opt,name=path,proto3" json:"path,omitempty"`
-	Uploaded        int64                  `protobuf:"varint,11,opt,name=uploaded,proto3" json:"uploaded,omitempty"` // of size, the bytes that were uploaded for it
+	Uploaded        int64                  `protobuf:"varint,11,opt,name=uploaded,proto3" json:"uploaded,omitempty"`                             // of size, the bytes that were uploaded for it
+	AlignmentUs     int64                  `protobuf:"varint,12,opt,name=alignment_us,json=alignmentUs,proto3" json:"alignment_us,omitempty"`    // of the slowest subtask
+	ChannelBytes    int64                  `protobuf:"varint,13,opt,name=channel_bytes,json=channelBytes,proto3" json:"channel_bytes,omitempty"` // of size, records in flight
+	Unaligned       bool                   `protobuf:"varint,14,opt,name=unaligned,proto3" json:"unaligned,omitempty"`                           // a barrier overtook records
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1812,6 +1823,139 @@ func (x *CheckpointInfo) GetUploaded() int64 {
 	return 0
 }
 
+func (x *CheckpointInfo) GetAlignmentUs() int64 {
+	if x != nil {
+		return x.AlignmentUs
+	}
+	return 0
+}
+
+func (x *CheckpointInfo) GetChannelBytes() int64 {
+	if x != nil {
+		return x.ChannelBytes
+	}
+	return 0
+}
+
+func (x *CheckpointInfo) GetUnaligned() bool {
+	if x != nil {
+		return x.Unaligned
+	}
+	return false
+}
+
+type ShowCheckpointRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShowCheckpointRequest) Reset() {
+	*x = ShowCheckpointRequest{}
+	mi := &file_weir_v1_client_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShowCheckpointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShowCheckpointRequest) ProtoMessage() {}
+
+func (x *ShowCheckpointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_client_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShowCheckpointRequest.ProtoReflect.Descriptor instead.
+func (*ShowCheckpointRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ShowCheckpointRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *ShowCheckpointRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+type ShowCheckpointResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Info          *CheckpointInfo        `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
+	Report        *CheckpointReport      `protobuf:"bytes,2,opt,name=report,proto3" json:"report,omitempty"`     // absent while it is in progress
+	Vertices      []string               `protobuf:"bytes,3,rep,name=vertices,proto3" json:"vertices,omitempty"` // their names
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShowCheckpointResponse) Reset() {
+	*x = ShowCheckpointResponse{}
+	mi := &file_weir_v1_client_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShowCheckpointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShowCheckpointResponse) ProtoMessage() {}
+
+func (x *ShowCheckpointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_client_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShowCheckpointResponse.ProtoReflect.Descriptor instead.
+func (*ShowCheckpointResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ShowCheckpointResponse) GetInfo() *CheckpointInfo {
+	if x != nil {
+		return x.Info
+	}
+	return nil
+}
+
+func (x *ShowCheckpointResponse) GetReport() *CheckpointReport {
+	if x != nil {
+		return x.Report
+	}
+	return nil
+}
+
+func (x *ShowCheckpointResponse) GetVertices() []string {
+	if x != nil {
+		return x.Vertices
+	}
+	return nil
+}
+
 type ListCheckpointsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -1821,7 +1965,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[28]
+	mi := &file_weir_v1_client_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1977,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[28]
+	mi := &file_weir_v1_client_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +1990,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{28}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListCheckpointsRequest) GetJobId() string {
@@ -1867,7 +2011,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_weir_v1_client_proto_msgTypes[29]
+	mi := &file_weir_v1_client_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +2023,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[29]
+	mi := &file_weir_v1_client_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +2036,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{29}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*CheckpointInfo {
@@ -1933,7 +2077,7 @@ type TaskManagerStatus struct {
 
 func (x *TaskManagerStatus) Reset() {
 	*x = TaskManagerStatus{}
-	mi := &file_weir_v1_client_proto_msgTypes[30]
+	mi := &file_weir_v1_client_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2089,7 @@ func (x *TaskManagerStatus) String() string {
 func (*TaskManagerStatus) ProtoMessage() {}
 
 func (x *TaskManagerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[30]
+	mi := &file_weir_v1_client_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2102,7 @@ func (x *TaskManagerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskManagerStatus.ProtoReflect.Descriptor instead.
 func (*TaskManagerStatus) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{30}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TaskManagerStatus) GetId() string {
@@ -2036,7 +2180,7 @@ type ExecutorStatus struct {
 
 func (x *ExecutorStatus) Reset() {
 	*x = ExecutorStatus{}
-	mi := &file_weir_v1_client_proto_msgTypes[31]
+	mi := &file_weir_v1_client_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2192,7 @@ func (x *ExecutorStatus) String() string {
 func (*ExecutorStatus) ProtoMessage() {}
 
 func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[31]
+	mi := &file_weir_v1_client_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2205,7 @@ func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorStatus.ProtoReflect.Descriptor instead.
 func (*ExecutorStatus) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{31}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExecutorStatus) GetJobId() string {
@@ -2100,7 +2244,7 @@ type ListTaskManagersRequest struct {
 
 func (x *ListTaskManagersRequest) Reset() {
 	*x = ListTaskManagersRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[32]
+	mi := &file_weir_v1_client_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2256,7 @@ func (x *ListTaskManagersRequest) String() string {
 func (*ListTaskManagersRequest) ProtoMessage() {}
 
 func (x *ListTaskManagersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[32]
+	mi := &file_weir_v1_client_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2269,7 @@ func (x *ListTaskManagersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskManagersRequest.ProtoReflect.Descriptor instead.
 func (*ListTaskManagersRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{32}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{34}
 }
 
 type ListTaskManagersResponse struct {
@@ -2137,7 +2281,7 @@ type ListTaskManagersResponse struct {
 
 func (x *ListTaskManagersResponse) Reset() {
 	*x = ListTaskManagersResponse{}
-	mi := &file_weir_v1_client_proto_msgTypes[33]
+	mi := &file_weir_v1_client_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2293,7 @@ func (x *ListTaskManagersResponse) String() string {
 func (*ListTaskManagersResponse) ProtoMessage() {}
 
 func (x *ListTaskManagersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[33]
+	mi := &file_weir_v1_client_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2306,7 @@ func (x *ListTaskManagersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTaskManagersResponse.ProtoReflect.Descriptor instead.
 func (*ListTaskManagersResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{33}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListTaskManagersResponse) GetTaskManagers() []*TaskManagerStatus {
@@ -2182,7 +2326,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_weir_v1_client_proto_msgTypes[34]
+	mi := &file_weir_v1_client_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2338,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_client_proto_msgTypes[34]
+	mi := &file_weir_v1_client_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2351,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_client_proto_rawDescGZIP(), []int{34}
+	return file_weir_v1_client_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LogsRequest) GetJobId() string {
@@ -2228,7 +2372,7 @@ var File_weir_v1_client_proto protoreflect.FileDescriptor
 
 const file_weir_v1_client_proto_rawDesc = "" +
 	"\n" +
-	"\x14weir/v1/client.proto\x12\aweir.v1\x1a\x15weir/v1/control.proto\x1a\x13weir/v1/graph.proto\"\x14\n" +
+	"\x14weir/v1/client.proto\x12\aweir.v1\x1a\x18weir/v1/checkpoint.proto\x1a\x15weir/v1/control.proto\x1a\x13weir/v1/graph.proto\"\x14\n" +
 	"\x12ClusterInfoRequest\"\xc5\x02\n" +
 	"\x13ClusterInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12!\n" +
@@ -2290,7 +2434,7 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x0fListJobsRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\";\n" +
 	"\x10ListJobsResponse\x12'\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x13.weir.v1.JobSummaryR\x04jobs\"\x8c\x03\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x13.weir.v1.JobSummaryR\x04jobs\"\xb1\x03\n" +
 	"\fVertexStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x05R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -2302,7 +2446,9 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x0frecords_in_rate\x18\x06 \x01(\x01R\rrecordsInRate\x12(\n" +
 	"\x10records_out_rate\x18\a \x01(\x01R\x0erecordsOutRate\x126\n" +
 	"\x05tasks\x18\b \x03(\v2 .weir.v1.VertexStatus.TasksEntryR\x05tasks\x122\n" +
-	"\bsubtasks\x18\t \x03(\v2\x16.weir.v1.SubtaskStatusR\bsubtasks\x1a8\n" +
+	"\bsubtasks\x18\t \x03(\v2\x16.weir.v1.SubtaskStatusR\bsubtasks\x12#\n" +
+	"\rspilled_bytes\x18\n" +
+	" \x01(\x03R\fspilledBytes\x1a8\n" +
 	"\n" +
 	"TasksEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -2359,7 +2505,7 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\x04R\n" +
-	"checkpoint\"\xa7\x02\n" +
+	"checkpoint\"\x8d\x03\n" +
 	"\x0eCheckpointInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
@@ -2373,7 +2519,17 @@ const file_weir_v1_client_proto_rawDesc = "" +
 	"\bsubtasks\x18\t \x01(\x05R\bsubtasks\x12\x12\n" +
 	"\x04path\x18\n" +
 	" \x01(\tR\x04path\x12\x1a\n" +
-	"\buploaded\x18\v \x01(\x03R\buploaded\"/\n" +
+	"\buploaded\x18\v \x01(\x03R\buploaded\x12!\n" +
+	"\falignment_us\x18\f \x01(\x03R\valignmentUs\x12#\n" +
+	"\rchannel_bytes\x18\r \x01(\x03R\fchannelBytes\x12\x1c\n" +
+	"\tunaligned\x18\x0e \x01(\bR\tunaligned\">\n" +
+	"\x15ShowCheckpointRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\"\x94\x01\n" +
+	"\x16ShowCheckpointResponse\x12+\n" +
+	"\x04info\x18\x01 \x01(\v2\x17.weir.v1.CheckpointInfoR\x04info\x121\n" +
+	"\x06report\x18\x02 \x01(\v2\x19.weir.v1.CheckpointReportR\x06report\x12\x1a\n" +
+	"\bvertices\x18\x03 \x03(\tR\bvertices\"/\n" +
 	"\x16ListCheckpointsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\x8a\x01\n" +
 	"\x17ListCheckpointsResponse\x129\n" +
@@ -2415,7 +2571,7 @@ func file_weir_v1_client_proto_rawDescGZIP() []byte {
 	return file_weir_v1_client_proto_rawDescData
 }
 
-var file_weir_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_weir_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_weir_v1_client_proto_goTypes = []any{
 	(*ClusterInfoRequest)(nil),       // 0: weir.v1.ClusterInfoRequest
 	(*ClusterInfoResponse)(nil),      // 1: weir.v1.ClusterInfoResponse
@@ -2445,36 +2601,41 @@ var file_weir_v1_client_proto_goTypes = []any{
 	(*CheckpointJobRequest)(nil),     // 25: weir.v1.CheckpointJobRequest
 	(*CheckpointJobResponse)(nil),    // 26: weir.v1.CheckpointJobResponse
 	(*CheckpointInfo)(nil),           // 27: weir.v1.CheckpointInfo
-	(*ListCheckpointsRequest)(nil),   // 28: weir.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil),  // 29: weir.v1.ListCheckpointsResponse
-	(*TaskManagerStatus)(nil),        // 30: weir.v1.TaskManagerStatus
-	(*ExecutorStatus)(nil),           // 31: weir.v1.ExecutorStatus
-	(*ListTaskManagersRequest)(nil),  // 32: weir.v1.ListTaskManagersRequest
-	(*ListTaskManagersResponse)(nil), // 33: weir.v1.ListTaskManagersResponse
-	(*LogsRequest)(nil),              // 34: weir.v1.LogsRequest
-	nil,                              // 35: weir.v1.VertexStatus.TasksEntry
-	(*JobSpec)(nil),                  // 36: weir.v1.JobSpec
-	(*Failure)(nil),                  // 37: weir.v1.Failure
+	(*ShowCheckpointRequest)(nil),    // 28: weir.v1.ShowCheckpointRequest
+	(*ShowCheckpointResponse)(nil),   // 29: weir.v1.ShowCheckpointResponse
+	(*ListCheckpointsRequest)(nil),   // 30: weir.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil),  // 31: weir.v1.ListCheckpointsResponse
+	(*TaskManagerStatus)(nil),        // 32: weir.v1.TaskManagerStatus
+	(*ExecutorStatus)(nil),           // 33: weir.v1.ExecutorStatus
+	(*ListTaskManagersRequest)(nil),  // 34: weir.v1.ListTaskManagersRequest
+	(*ListTaskManagersResponse)(nil), // 35: weir.v1.ListTaskManagersResponse
+	(*LogsRequest)(nil),              // 36: weir.v1.LogsRequest
+	nil,                              // 37: weir.v1.VertexStatus.TasksEntry
+	(*JobSpec)(nil),                  // 38: weir.v1.JobSpec
+	(*Failure)(nil),                  // 39: weir.v1.Failure
+	(*CheckpointReport)(nil),         // 40: weir.v1.CheckpointReport
 }
 var file_weir_v1_client_proto_depIdxs = []int32{
-	36, // 0: weir.v1.SubmitJobRequest.spec:type_name -> weir.v1.JobSpec
-	36, // 1: weir.v1.PlanRestoreRequest.spec:type_name -> weir.v1.JobSpec
+	38, // 0: weir.v1.SubmitJobRequest.spec:type_name -> weir.v1.JobSpec
+	38, // 1: weir.v1.PlanRestoreRequest.spec:type_name -> weir.v1.JobSpec
 	12, // 2: weir.v1.PlanRestoreResponse.states:type_name -> weir.v1.RestoredState
 	13, // 3: weir.v1.ListJobsResponse.jobs:type_name -> weir.v1.JobSummary
-	35, // 4: weir.v1.VertexStatus.tasks:type_name -> weir.v1.VertexStatus.TasksEntry
+	37, // 4: weir.v1.VertexStatus.tasks:type_name -> weir.v1.VertexStatus.TasksEntry
 	17, // 5: weir.v1.VertexStatus.subtasks:type_name -> weir.v1.SubtaskStatus
-	37, // 6: weir.v1.JobStatusResponse.cause:type_name -> weir.v1.Failure
+	39, // 6: weir.v1.JobStatusResponse.cause:type_name -> weir.v1.Failure
 	16, // 7: weir.v1.JobStatusResponse.vertices:type_name -> weir.v1.VertexStatus
 	20, // 8: weir.v1.JobStatusResponse.events:type_name -> weir.v1.JobEvent
-	30, // 9: weir.v1.JobStatusResponse.executors:type_name -> weir.v1.TaskManagerStatus
-	27, // 10: weir.v1.ListCheckpointsResponse.checkpoints:type_name -> weir.v1.CheckpointInfo
-	31, // 11: weir.v1.TaskManagerStatus.executors:type_name -> weir.v1.ExecutorStatus
-	30, // 12: weir.v1.ListTaskManagersResponse.task_managers:type_name -> weir.v1.TaskManagerStatus
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	32, // 9: weir.v1.JobStatusResponse.executors:type_name -> weir.v1.TaskManagerStatus
+	27, // 10: weir.v1.ShowCheckpointResponse.info:type_name -> weir.v1.CheckpointInfo
+	40, // 11: weir.v1.ShowCheckpointResponse.report:type_name -> weir.v1.CheckpointReport
+	27, // 12: weir.v1.ListCheckpointsResponse.checkpoints:type_name -> weir.v1.CheckpointInfo
+	33, // 13: weir.v1.TaskManagerStatus.executors:type_name -> weir.v1.ExecutorStatus
+	32, // 14: weir.v1.ListTaskManagersResponse.task_managers:type_name -> weir.v1.TaskManagerStatus
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_client_proto_init() }
@@ -2482,6 +2643,7 @@ func file_weir_v1_client_proto_init() {
 	if File_weir_v1_client_proto != nil {
 		return
 	}
+	file_weir_v1_checkpoint_proto_init()
 	file_weir_v1_control_proto_init()
 	file_weir_v1_graph_proto_init()
 	type x struct{}
@@ -2490,7 +2652,7 @@ func file_weir_v1_client_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_client_proto_rawDesc), len(file_weir_v1_client_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1830,6 +1830,7 @@ type SubtaskMetrics struct {
 	BusyUs          int64                  `protobuf:"varint,6,opt,name=busy_us,json=busyUs,proto3" json:"busy_us,omitempty"`
 	BackpressuredUs int64                  `protobuf:"varint,7,opt,name=backpressured_us,json=backpressuredUs,proto3" json:"backpressured_us,omitempty"`
 	OverdraftBytes  int64                  `protobuf:"varint,8,opt,name=overdraft_bytes,json=overdraftBytes,proto3" json:"overdraft_bytes,omitempty"`
+	SpilledBytes    int64                  `protobuf:"varint,9,opt,name=spilled_bytes,json=spilledBytes,proto3" json:"spilled_bytes,omitempty"` // what came round a loop and was put on disk
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1916,6 +1917,13 @@ func (x *SubtaskMetrics) GetBackpressuredUs() int64 {
 func (x *SubtaskMetrics) GetOverdraftBytes() int64 {
 	if x != nil {
 		return x.OverdraftBytes
+	}
+	return 0
+}
+
+func (x *SubtaskMetrics) GetSpilledBytes() int64 {
+	if x != nil {
+		return x.SpilledBytes
 	}
 	return 0
 }
@@ -3381,7 +3389,7 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\asubtask\x18\x01 \x01(\v2\x13.weir.v1.SubtaskRefR\asubtask\x12\x1a\n" +
 	"\boperator\x18\x02 \x01(\tR\boperator\x12&\n" +
 	"\x06splits\x18\x03 \x03(\v2\x0e.weir.v1.SplitR\x06splits\x12\x1a\n" +
-	"\bcomplete\x18\x04 \x01(\bR\bcomplete\"\xa4\x02\n" +
+	"\bcomplete\x18\x04 \x01(\bR\bcomplete\"\xc9\x02\n" +
 	"\x0eSubtaskMetrics\x12-\n" +
 	"\asubtask\x18\x01 \x01(\v2\x13.weir.v1.SubtaskRefR\asubtask\x12\x1d\n" +
 	"\n" +
@@ -3392,7 +3400,8 @@ const file_weir_v1_control_proto_rawDesc = "" +
 	"\tbytes_out\x18\x05 \x01(\x03R\bbytesOut\x12\x17\n" +
 	"\abusy_us\x18\x06 \x01(\x03R\x06busyUs\x12)\n" +
 	"\x10backpressured_us\x18\a \x01(\x03R\x0fbackpressuredUs\x12'\n" +
-	"\x0foverdraft_bytes\x18\b \x01(\x03R\x0eoverdraftBytes\"b\n" +
+	"\x0foverdraft_bytes\x18\b \x01(\x03R\x0eoverdraftBytes\x12#\n" +
+	"\rspilled_bytes\x18\t \x01(\x03R\fspilledBytes\"b\n" +
 	"\x11ExecutorHeartbeat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
 	"\ametrics\x18\x02 \x03(\v2\x17.weir.v1.SubtaskMetricsR\ametrics\"\xf6\x03\n" +

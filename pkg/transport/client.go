@@ -256,6 +256,11 @@ func (j *JobManager) ListCheckpoints(ctx context.Context, r *pb.ListCheckpointsR
 	return call(ctx, j, r, j.client.ListCheckpoints)
 }
 
+// ShowCheckpoint tells what is remembered of one checkpoint.
+func (j *JobManager) ShowCheckpoint(ctx context.Context, r *pb.ShowCheckpointRequest) (*pb.ShowCheckpointResponse, error) {
+	return call(ctx, j, r, j.client.ShowCheckpoint)
+}
+
 // ListTaskManagers lists the registered TaskManagers.
 func (j *JobManager) ListTaskManagers(ctx context.Context, r *pb.ListTaskManagersRequest) (*pb.ListTaskManagersResponse, error) {
 	return call(ctx, j, r, j.client.ListTaskManagers)

@@ -48,6 +48,8 @@ type ClientHandler interface {
 	// CheckpointJob takes a checkpoint now and waits until it is published.
 	CheckpointJob(ctx context.Context, r *pb.CheckpointJobRequest) (*pb.CheckpointJobResponse, error)
 	ListCheckpoints(ctx context.Context, r *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error)
+	// ShowCheckpoint tells what is remembered of one checkpoint.
+	ShowCheckpoint(ctx context.Context, r *pb.ShowCheckpointRequest) (*pb.ShowCheckpointResponse, error)
 	ListTaskManagers(ctx context.Context, r *pb.ListTaskManagersRequest) (*pb.ListTaskManagersResponse, error)
 	// Logs sends lines until there are none, or with Follow until ctx ends.
 	Logs(ctx context.Context, r *pb.LogsRequest, send func(*pb.LogLines) error) error

@@ -90,6 +90,11 @@ func (c *clientServer) ListCheckpoints(ctx context.Context, r *pb.ListCheckpoint
 	return answer(c.handler.ListCheckpoints(ctx, r))
 }
 
+// ShowCheckpoint implements rpc.JobManagerClientServer.
+func (c *clientServer) ShowCheckpoint(ctx context.Context, r *pb.ShowCheckpointRequest) (*pb.ShowCheckpointResponse, error) {
+	return answer(c.handler.ShowCheckpoint(ctx, r))
+}
+
 // ListTaskManagers implements rpc.JobManagerClientServer.
 func (c *clientServer) ListTaskManagers(ctx context.Context, r *pb.ListTaskManagersRequest) (*pb.ListTaskManagersResponse, error) {
 	return answer(c.handler.ListTaskManagers(ctx, r))

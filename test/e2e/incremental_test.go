@@ -108,7 +108,7 @@ func TestIncrementalCheckpointsUploadWhatIsNew(t *testing.T) {
 			}
 			job := c.submit(append(flags, k.args(400, "--ballast", "20000")...)...)
 			c.awaitCheckpoint(job, 8)
-			contains(t, c.run("checkpoints", job), "SIZE", "UPLOADED")
+			contains(t, c.run("checkpoints", job), "FULL", "INCREMENTAL")
 			isIncremental := setting.backend == "pebble" && setting.incremental
 			less, all := 0, c.completed(job)
 			for _, one := range all {

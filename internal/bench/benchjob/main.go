@@ -12,10 +12,11 @@ import (
 )
 
 var (
-	benchmark = flag.String("benchmark", "keyed-count", "keyed-count, exchange, exchange-string or latency; baselines: map, raw-server, raw-client")
+	benchmark = flag.String("benchmark", "keyed-count", "keyed-count, exchange, exchange-string, latency or pressed; baselines: map, raw-server, raw-client")
 	records   = flag.Uint64("records", 20_000_000, "process `N` records")
 	keys      = flag.Uint64("keys", 1_000_000, "over `N` keys (keyed-count, map)")
 	rate      = flag.Int("rate", 0, "emit `N` records a second (latency)")
+	delay     = flag.Duration("delay", 0, "take so long for each record in the sink (pressed)")
 	result    = flag.String("result", "", "append what was measured to `FILE`")
 	profile   = flag.String("profile", "", "write a CPU profile of each executor's first seconds to `FILE`.<pid>")
 	address   = flag.String("address", "", "`HOST:PORT` of the raw server (raw-client)")
@@ -46,6 +47,8 @@ func main() {
 			return exchangeString(env)
 		case "latency":
 			return latency(env)
+		case "pressed":
+			return pressed(env)
 		}
 		return fmt.Errorf("there is no benchmark %q", *benchmark)
 	})

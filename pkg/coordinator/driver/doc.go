@@ -12,6 +12,8 @@
 //     up until it is.
 //   - The deleter removes files one request at a time, tries each a few times
 //     and then leaves the rest to the sweep of the next leader.
+//   - The history writes what became of ended checkpoints, one at a time and once
+//     each, and reads what earlier JobManagers wrote. Nothing waits for it either.
 //   - Metadata is read and written by a goroutine for each request; the
 //     coordinator bounds how many checkpoints are under way.
 //

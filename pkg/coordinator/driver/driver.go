@@ -65,6 +65,8 @@ type Options struct {
 	Records     RecordStore
 	Checkpoints CheckpointStore
 	Cluster     Cluster
+	// History is the driver's to write from New on.
+	History *History
 	// CheckpointDir is the resolved execution.checkpointing.dir.
 	CheckpointDir      string
 	DefaultParallelism int
@@ -95,8 +97,9 @@ var (
 	ErrSteppedDown = errors.New("this JobManager no longer leads the job")
 )
 
-// deletionGrace bounds how long the end of a job waits for its deletions. The
-// rest stays until the job's directory is swept or removed by hand.
+// deletionGrace bounds how long the end of a job waits for its deletions, and
+// for its history. The rest stays until the job's directory is swept or removed
+// by hand.
 const deletionGrace = 30 * time.Second
 
 // Driver runs one job. All methods may be called from any goroutine.
@@ -177,8 +180,9 @@ func (d *Driver) run(ctx context.Context) {
 	defer close(d.done)
 	defer d.cancel()
 	deletions, stopDeletions := context.WithCancel(ctx)
-	var deleting sync.WaitGroup
+	var deleting sync.WaitGroup // and what is remembered
 	deleting.Go(func() { d.deleter.run(deletions) })
+	deleting.Go(func() { d.options.History.run(deletions) })
 	d.workers.Go(func() { d.writer.run(ctx) })
 
 	d.end = d.loop(ctx)
@@ -189,6 +193,7 @@ func (d *Driver) run(ctx context.Context) {
 		d.requests.failAll(ErrJobEnded)
 		timer := time.AfterFunc(deletionGrace, stopDeletions)
 		d.deleter.finish()
+		d.options.History.finish()
 		deleting.Wait()
 		timer.Stop()
 	case SteppedDown, Stopped:
@@ -298,6 +303,8 @@ func (d *Driver) carryOut(ctx context.Context, effect coordinator.Effect) (End, 
 		d.discardCheckpoint(e)
 	case coordinator.SweepAttempts:
 		d.sweep(e)
+	case coordinator.RecordHistory:
+		d.options.History.add(e.Report)
 
 	case coordinator.Answer:
 		d.requests.answer(e)

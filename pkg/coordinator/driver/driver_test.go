@@ -120,7 +120,14 @@ func newWorld(t *testing.T) *world {
 			return faulty.Fault{}
 		}
 		return w.decide(call)
-	}, nil)
+	}, func(ctx context.Context, _ faulty.Call, d time.Duration) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 	w.records = checkpointstore.NewClusterStore(objectstore.Sub(faults, "ha"))
 	w.points = checkpointstore.New(func(uri string) (objectstore.Store, error) {
 		return objectstore.Sub(faults, strings.TrimPrefix(strings.TrimPrefix(uri, testDir), "/")), nil
@@ -182,9 +189,12 @@ func (w *world) start(m *machine, c Cluster) *Driver {
 	return Start(Options{
 		Job: testJob, Name: "test", Graph: &graph.ExecutionGraph{Vertices: []graph.Vertex{{Name: "v", Parallelism: 1}}},
 		Machine: m, Records: w.records, Checkpoints: w.points, Cluster: c, CheckpointDir: testDir + "/chk",
-		Nonce: w.nonce, Log: zap.NewNop(),
+		Nonce: w.nonce, Log: zap.NewNop(), History: w.history(),
 	})
 }
+
+// history is that of a new JobManager, of two checkpoints.
+func (w *world) history() *History { return NewHistory(testJob, w.records, 2, zap.NewNop()) }
 
 func running(latest ids.CheckpointID) coordinator.Record {
 	ref := coordinator.CheckpointRef{ID: latest, URI: fmt.Sprintf("%s/chk/%s/chk-%d", testDir, testJob, latest)}
@@ -360,7 +370,7 @@ func TestI8LeaderStepsDownWhenItsRecordIsGoneOrPutBack(t *testing.T) {
 				d := Start(Options{
 					Job: testJob, Name: "test", Graph: &g, Machine: coordinator.New(coordinator.Config{Job: testJob}, g),
 					Records: w.records, Checkpoints: w.points, Cluster: &cluster{}, CheckpointDir: testDir + "/chk",
-					Nonce: w.nonce, Log: zap.NewNop(),
+					Nonce: w.nonce, Log: zap.NewNop(), History: w.history(),
 				})
 				defer d.Stop()
 				synctest.Wait()

@@ -31,7 +31,7 @@ type metrics struct {
 	vertexCount int
 }
 
-type counters struct{ in, out int64 }
+type counters struct{ in, out, spilled int64 }
 
 // vertexSamples are sums over a vertex, oldest first.
 type vertexSamples struct{ samples []sample }
@@ -63,7 +63,9 @@ func (m *metrics) update(now time.Time, attempt ids.AttemptID, list []*pb.Subtas
 			continue
 		}
 		old := m.mu.subtasks[id]
-		m.mu.subtasks[id] = counters{in: max(old.in, p.GetRecordsIn()), out: max(old.out, p.GetRecordsOut())}
+		m.mu.subtasks[id] = counters{
+			in: max(old.in, p.GetRecordsIn()), out: max(old.out, p.GetRecordsOut()), spilled: max(old.spilled, p.GetSpilledBytes()),
+		}
 	}
 	sums := make([]counters, m.vertexCount)
 	for id, c := range m.mu.subtasks {
@@ -127,6 +129,7 @@ func (m *metrics) of(now time.Time) []vertexMetrics {
 		v := &out[id.Vertex]
 		v.in += c.in
 		v.out += c.out
+		v.spilled += c.spilled
 		if v.subtasks == nil {
 			v.subtasks = map[int32]counters{}
 		}

@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/weirstream/weir/pkg/coordinator"
@@ -44,7 +46,8 @@ func verticesView(g *graph.ExecutionGraph, status *coordinator.Status, counted [
 		views[i] = &pb.VertexStatus{
 			Id: int32(v.ID), Name: v.Name, Parallelism: int32(v.Parallelism),
 			RecordsIn: m.in, RecordsOut: m.out, RecordsInRate: m.inRate, RecordsOutRate: m.outRate,
-			Tasks: map[string]int32{},
+			SpilledBytes: m.spilled,
+			Tasks:        map[string]int32{},
 		}
 	}
 	for _, s := range status.Subtasks {
@@ -74,16 +77,30 @@ func taskWord(job coordinator.JobStatus, s coordinator.TaskStatus) string {
 	}
 }
 
-// CheckpointsView makes what flinkctl checkpoints shows, newest first.
+// CheckpointsView makes what flinkctl checkpoints shows, newest first: what is
+// under way, and what is remembered. It counts those of this leadership.
 func (d *Driver) CheckpointsView() *pb.ListCheckpointsResponse {
 	status := d.Status()
 	p := &pb.ListCheckpointsResponse{Completed: status.Completed, Failed: status.Aborted}
-	for _, c := range status.Checkpoints {
-		p.Checkpoints = append(p.Checkpoints, &pb.CheckpointInfo{
-			Id: uint64(c.ID), Kind: c.Kind.String(), Status: string(c.Status), Reason: c.Reason,
-			TriggeredUnixMs: snapshot.TimeToProto(c.TriggeredAt), DurationMs: c.Duration.Milliseconds(),
-			Size: c.Size, Uploaded: c.Uploaded, Acked: int32(c.Acked), Subtasks: int32(c.Subtasks), Path: c.Path,
-		})
+	views := slices.Clone(status.Checkpoints)
+	for _, c := range d.options.History.Views() {
+		if !slices.ContainsFunc(status.Checkpoints, func(other coordinator.CheckpointView) bool { return other.ID == c.ID }) {
+			views = append(views, c)
+		}
+	}
+	slices.SortStableFunc(views, func(a, b coordinator.CheckpointView) int { return cmp.Compare(b.ID, a.ID) })
+	for _, c := range views {
+		p.Checkpoints = append(p.Checkpoints, InfoOf(c))
 	}
 	return p
+}
+
+// InfoOf makes what flinkctl shows of a checkpoint in a list.
+func InfoOf(c coordinator.CheckpointView) *pb.CheckpointInfo {
+	return &pb.CheckpointInfo{
+		Id: uint64(c.ID), Kind: c.Kind.String(), Status: string(c.Status), Reason: c.Reason,
+		TriggeredUnixMs: snapshot.TimeToProto(c.TriggeredAt), DurationMs: c.Duration.Milliseconds(),
+		Size: c.Size, Uploaded: c.Uploaded, Acked: int32(c.Acked), Subtasks: int32(c.Subtasks), Path: c.Path,
+		AlignmentUs: c.Alignment.Microseconds(), ChannelBytes: c.ChannelBytes, Unaligned: c.Unaligned,
+	}
 }

@@ -287,7 +287,8 @@ func (e *Executor) newTask(m *pb.DeployTasks, d coordinator.TaskDeployment, endp
 		Suspended: m.GetSuspended(), Store: store, CheckpointDir: m.GetCheckpointDir(),
 		InlineBytesMax: int(config.CheckpointInlineThreshold.Get(e.config)),
 		CreditBytes:    endpoint.CreditBytes(), Backend: e.backend, Now: time.Now, Clock: time.Now, Output: e.output, NewBuffer: exchange.NewBuffer,
-		Incremental: config.CheckpointIncremental.Get(e.config), Each: e.transfers.Each, FileReaders: fileReaders(),
+		InFlightBytesMax: int64(config.CheckpointChannelStateMax.Get(e.config)),
+		Incremental:      config.CheckpointIncremental.Get(e.config), Each: e.transfers.Each, FileReaders: fileReaders(),
 	}
 	if e.spec.Dir != "" {
 		cfg.Dir = filepath.Join(e.spec.Dir, stateDir, subtask.LocalName(d.Subtask))

@@ -193,5 +193,6 @@ func metricsToProto(t *task.Task) *pb.SubtaskMetrics {
 		Subtask: subtaskToProto(t.ID()), RecordsIn: m.RecordsIn, RecordsOut: m.RecordsOut,
 		BytesIn: m.BytesIn, BytesOut: m.BytesOut, BusyUs: m.Busy.Microseconds(),
 		BackpressuredUs: m.Backpressured.Microseconds(), OverdraftBytes: m.OverdraftBytes,
+		SpilledBytes: m.SpilledBytes,
 	}
 }

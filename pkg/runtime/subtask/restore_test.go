@@ -138,3 +138,37 @@ func put(t *testing.T, objects objectstore.Store, name string, content []byte) {
 		t.Fatal(err)
 	}
 }
+
+// TestADrainedSourceIsNotReadOn: event time has come to its end in a drained
+// savepoint. A restore of it is at the end of data, whatever was left to read.
+func TestADrainedSourceIsNotReadOn(t *testing.T) {
+	o, world, store := small(), simjob.NewWorld(), newStore(t)
+	r := newRig(t, o, world, store, 1, restorePoint{})
+	steps := 0
+	r.run(func() bool { steps++; return steps > 30 })
+	r.trigger(element.Barrier{Checkpoint: 1, Stop: true, Drain: true})
+	r.run(func() bool { return len(r.acks(1)) == len(r.order) })
+	states := r.acks(1)
+	var read int64
+	for _, id := range r.order {
+		if id.Vertex == 0 {
+			read += r.hosts[id].s.Metrics().RecordsIn
+		}
+	}
+	r.close()
+	if all := int64(o.Splits) * int64(o.RecordsPerSplit); len(states) != len(r.order) || read == 0 || read == all {
+		t.Fatalf("%d of %d acknowledged when %d of %d records were read", len(states), len(r.order), read, all)
+	}
+
+	r = newRig(t, o, world, store, 2, restorePoint{id: 1, states: states})
+	r.run(func() bool { return r.count(isEndOfData) == len(r.order) })
+	for _, id := range r.order {
+		if n := r.hosts[id].s.Metrics().RecordsIn; n != 0 {
+			t.Errorf("subtask %s has %d records after the restore", id, n)
+		}
+	}
+	if n := r.count(isEndOfData); n != len(r.order) {
+		t.Errorf("%d of %d subtasks are at the end of data; failures %v", n, len(r.order), r.failures())
+	}
+	r.close()
+}

@@ -107,6 +107,7 @@ func newRigWith(t *testing.T, program *operator.Program, o simjob.Options, world
 					d.Restore, d.EndOfData = st.Operators, st.EndOfData
 				}
 			}
+			d.InFlight = r.restoredFlight(id, from.states)
 			if v == 0 {
 				a := coordinator.SplitAssignment{Subtask: id, Operator: simjob.Numbers, Complete: !from.unbounded}
 				for s := i; s < o.Splits; s += o.SourceParallelism {

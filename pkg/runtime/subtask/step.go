@@ -103,7 +103,7 @@ func (s *Subtask) list(uid ids.OperatorUID) {
 
 // fetch asks for the next batch if there is none and none is on its way.
 func (s *Subtask) fetch() {
-	if !s.isSource || s.phase != running || s.paused || s.fetching {
+	if !s.isSource || s.wasEnded || s.phase != running || s.paused || s.fetching {
 		return
 	}
 	run, ok := s.chain.Source.NextFetch()
@@ -127,6 +127,14 @@ func (s *Subtask) fetch() {
 func (s *Subtask) stepSource() bool {
 	if s.paused {
 		return false
+	}
+	if s.wasEnded {
+		// A source that was drained has splits with a rest, which is not read.
+		if s.ending {
+			return false
+		}
+		s.reachEndOfData()
+		return true
 	}
 	if !s.chain.Source.HasBatch() {
 		if s.chain.Source.Ended() && !s.ending && !s.fetching {
@@ -228,6 +236,11 @@ func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 	invariant.Check(!c.blocked, "I5", "blocked channel %d of subtask %s delivered records", ch, s.id)
 	s.chain.Time.Timestamp = operator.NoTimestamp
 	if c.kind == align.Feedback {
+		if s.endedState() {
+			s.failed(operator.Permanentf("records came round the loop after it had ended: its operators must emit nothing in Finish that goes round"),
+				s.head().Context.Operator)
+			return
+		}
 		if err := s.loop.load(f); err != nil {
 			s.failed(err, s.head().Context.Operator)
 			return

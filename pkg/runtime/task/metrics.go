@@ -18,8 +18,8 @@ type Metrics struct {
 // published is the latest metrics for other goroutines to read. Only the
 // task's goroutine writes; a reader may see the counters of two steps.
 type published struct {
-	recordsIn, recordsOut, bytesIn, bytesOut, overdraft atomic.Int64
-	busy, backpressured                                 atomic.Int64
+	recordsIn, recordsOut, bytesIn, bytesOut, overdraft, spilled atomic.Int64
+	busy, backpressured                                          atomic.Int64
 }
 
 func (p *published) publish(m subtask.Metrics, busy time.Duration) {
@@ -28,6 +28,7 @@ func (p *published) publish(m subtask.Metrics, busy time.Duration) {
 	p.bytesIn.Store(m.BytesIn)
 	p.bytesOut.Store(m.BytesOut)
 	p.overdraft.Store(m.OverdraftBytes)
+	p.spilled.Store(m.SpilledBytes)
 	p.busy.Add(int64(busy))
 }
 
@@ -40,6 +41,7 @@ func (t *Task) Metrics() Metrics {
 		Metrics: subtask.Metrics{
 			RecordsIn: p.recordsIn.Load(), RecordsOut: p.recordsOut.Load(),
 			BytesIn: p.bytesIn.Load(), BytesOut: p.bytesOut.Load(), OverdraftBytes: p.overdraft.Load(),
+			SpilledBytes: p.spilled.Load(),
 		},
 		Busy: time.Duration(p.busy.Load()), Backpressured: time.Duration(p.backpressured.Load()),
 	}

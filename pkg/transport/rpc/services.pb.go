@@ -27,7 +27,7 @@ var File_weir_rpc_v1_services_proto protoreflect.FileDescriptor
 
 const file_weir_rpc_v1_services_proto_rawDesc = "" +
 	"\n" +
-	"\x1aweir/rpc/v1/services.proto\x12\vweir.rpc.v1\x1a\x14weir/v1/client.proto\x1a\x15weir/v1/control.proto\x1a\x16weir/v1/exchange.proto2\xc8\a\n" +
+	"\x1aweir/rpc/v1/services.proto\x12\vweir.rpc.v1\x1a\x14weir/v1/client.proto\x1a\x15weir/v1/control.proto\x1a\x16weir/v1/exchange.proto2\x9b\b\n" +
 	"\x10JobManagerClient\x12H\n" +
 	"\vClusterInfo\x12\x1b.weir.v1.ClusterInfoRequest\x1a\x1c.weir.v1.ClusterInfoResponse\x12H\n" +
 	"\vHasArtifact\x12\x1b.weir.v1.HasArtifactRequest\x1a\x1c.weir.v1.HasArtifactResponse\x12S\n" +
@@ -39,7 +39,8 @@ const file_weir_rpc_v1_services_proto_rawDesc = "" +
 	"\tCancelJob\x12\x19.weir.v1.CancelJobRequest\x1a\x1a.weir.v1.CancelJobResponse\x12B\n" +
 	"\tSavepoint\x12\x19.weir.v1.SavepointRequest\x1a\x1a.weir.v1.SavepointResponse\x12N\n" +
 	"\rCheckpointJob\x12\x1d.weir.v1.CheckpointJobRequest\x1a\x1e.weir.v1.CheckpointJobResponse\x12T\n" +
-	"\x0fListCheckpoints\x12\x1f.weir.v1.ListCheckpointsRequest\x1a .weir.v1.ListCheckpointsResponse\x12W\n" +
+	"\x0fListCheckpoints\x12\x1f.weir.v1.ListCheckpointsRequest\x1a .weir.v1.ListCheckpointsResponse\x12Q\n" +
+	"\x0eShowCheckpoint\x12\x1e.weir.v1.ShowCheckpointRequest\x1a\x1f.weir.v1.ShowCheckpointResponse\x12W\n" +
 	"\x10ListTaskManagers\x12 .weir.v1.ListTaskManagersRequest\x1a!.weir.v1.ListTaskManagersResponse\x121\n" +
 	"\x04Logs\x12\x14.weir.v1.LogsRequest\x1a\x11.weir.v1.LogLines0\x012\xf1\x01\n" +
 	"\fCoordination\x12Q\n" +
@@ -61,29 +62,31 @@ var file_weir_rpc_v1_services_proto_goTypes = []any{
 	(*pb.SavepointRequest)(nil),         // 8: weir.v1.SavepointRequest
 	(*pb.CheckpointJobRequest)(nil),     // 9: weir.v1.CheckpointJobRequest
 	(*pb.ListCheckpointsRequest)(nil),   // 10: weir.v1.ListCheckpointsRequest
-	(*pb.ListTaskManagersRequest)(nil),  // 11: weir.v1.ListTaskManagersRequest
-	(*pb.LogsRequest)(nil),              // 12: weir.v1.LogsRequest
-	(*pb.TaskManagerReport)(nil),        // 13: weir.v1.TaskManagerReport
-	(*pb.ExecutorReport)(nil),           // 14: weir.v1.ExecutorReport
-	(*pb.GetArtifactRequest)(nil),       // 15: weir.v1.GetArtifactRequest
-	(*pb.SubscribeMessage)(nil),         // 16: weir.v1.SubscribeMessage
-	(*pb.ClusterInfoResponse)(nil),      // 17: weir.v1.ClusterInfoResponse
-	(*pb.HasArtifactResponse)(nil),      // 18: weir.v1.HasArtifactResponse
-	(*pb.UploadArtifactResponse)(nil),   // 19: weir.v1.UploadArtifactResponse
-	(*pb.SubmitJobResponse)(nil),        // 20: weir.v1.SubmitJobResponse
-	(*pb.PlanRestoreResponse)(nil),      // 21: weir.v1.PlanRestoreResponse
-	(*pb.ListJobsResponse)(nil),         // 22: weir.v1.ListJobsResponse
-	(*pb.JobStatusResponse)(nil),        // 23: weir.v1.JobStatusResponse
-	(*pb.CancelJobResponse)(nil),        // 24: weir.v1.CancelJobResponse
-	(*pb.SavepointResponse)(nil),        // 25: weir.v1.SavepointResponse
-	(*pb.CheckpointJobResponse)(nil),    // 26: weir.v1.CheckpointJobResponse
-	(*pb.ListCheckpointsResponse)(nil),  // 27: weir.v1.ListCheckpointsResponse
-	(*pb.ListTaskManagersResponse)(nil), // 28: weir.v1.ListTaskManagersResponse
-	(*pb.LogLines)(nil),                 // 29: weir.v1.LogLines
-	(*pb.TaskManagerCommand)(nil),       // 30: weir.v1.TaskManagerCommand
-	(*pb.ExecutorCommand)(nil),          // 31: weir.v1.ExecutorCommand
-	(*pb.ArtifactChunk)(nil),            // 32: weir.v1.ArtifactChunk
-	(*pb.Frame)(nil),                    // 33: weir.v1.Frame
+	(*pb.ShowCheckpointRequest)(nil),    // 11: weir.v1.ShowCheckpointRequest
+	(*pb.ListTaskManagersRequest)(nil),  // 12: weir.v1.ListTaskManagersRequest
+	(*pb.LogsRequest)(nil),              // 13: weir.v1.LogsRequest
+	(*pb.TaskManagerReport)(nil),        // 14: weir.v1.TaskManagerReport
+	(*pb.ExecutorReport)(nil),           // 15: weir.v1.ExecutorReport
+	(*pb.GetArtifactRequest)(nil),       // 16: weir.v1.GetArtifactRequest
+	(*pb.SubscribeMessage)(nil),         // 17: weir.v1.SubscribeMessage
+	(*pb.ClusterInfoResponse)(nil),      // 18: weir.v1.ClusterInfoResponse
+	(*pb.HasArtifactResponse)(nil),      // 19: weir.v1.HasArtifactResponse
+	(*pb.UploadArtifactResponse)(nil),   // 20: weir.v1.UploadArtifactResponse
+	(*pb.SubmitJobResponse)(nil),        // 21: weir.v1.SubmitJobResponse
+	(*pb.PlanRestoreResponse)(nil),      // 22: weir.v1.PlanRestoreResponse
+	(*pb.ListJobsResponse)(nil),         // 23: weir.v1.ListJobsResponse
+	(*pb.JobStatusResponse)(nil),        // 24: weir.v1.JobStatusResponse
+	(*pb.CancelJobResponse)(nil),        // 25: weir.v1.CancelJobResponse
+	(*pb.SavepointResponse)(nil),        // 26: weir.v1.SavepointResponse
+	(*pb.CheckpointJobResponse)(nil),    // 27: weir.v1.CheckpointJobResponse
+	(*pb.ListCheckpointsResponse)(nil),  // 28: weir.v1.ListCheckpointsResponse
+	(*pb.ShowCheckpointResponse)(nil),   // 29: weir.v1.ShowCheckpointResponse
+	(*pb.ListTaskManagersResponse)(nil), // 30: weir.v1.ListTaskManagersResponse
+	(*pb.LogLines)(nil),                 // 31: weir.v1.LogLines
+	(*pb.TaskManagerCommand)(nil),       // 32: weir.v1.TaskManagerCommand
+	(*pb.ExecutorCommand)(nil),          // 33: weir.v1.ExecutorCommand
+	(*pb.ArtifactChunk)(nil),            // 34: weir.v1.ArtifactChunk
+	(*pb.Frame)(nil),                    // 35: weir.v1.Frame
 }
 var file_weir_rpc_v1_services_proto_depIdxs = []int32{
 	0,  // 0: weir.rpc.v1.JobManagerClient.ClusterInfo:input_type -> weir.v1.ClusterInfoRequest
@@ -97,31 +100,33 @@ var file_weir_rpc_v1_services_proto_depIdxs = []int32{
 	8,  // 8: weir.rpc.v1.JobManagerClient.Savepoint:input_type -> weir.v1.SavepointRequest
 	9,  // 9: weir.rpc.v1.JobManagerClient.CheckpointJob:input_type -> weir.v1.CheckpointJobRequest
 	10, // 10: weir.rpc.v1.JobManagerClient.ListCheckpoints:input_type -> weir.v1.ListCheckpointsRequest
-	11, // 11: weir.rpc.v1.JobManagerClient.ListTaskManagers:input_type -> weir.v1.ListTaskManagersRequest
-	12, // 12: weir.rpc.v1.JobManagerClient.Logs:input_type -> weir.v1.LogsRequest
-	13, // 13: weir.rpc.v1.Coordination.TaskManagerSession:input_type -> weir.v1.TaskManagerReport
-	14, // 14: weir.rpc.v1.Coordination.ExecutorSession:input_type -> weir.v1.ExecutorReport
-	15, // 15: weir.rpc.v1.Coordination.GetArtifact:input_type -> weir.v1.GetArtifactRequest
-	16, // 16: weir.rpc.v1.Exchange.Subscribe:input_type -> weir.v1.SubscribeMessage
-	17, // 17: weir.rpc.v1.JobManagerClient.ClusterInfo:output_type -> weir.v1.ClusterInfoResponse
-	18, // 18: weir.rpc.v1.JobManagerClient.HasArtifact:output_type -> weir.v1.HasArtifactResponse
-	19, // 19: weir.rpc.v1.JobManagerClient.UploadArtifact:output_type -> weir.v1.UploadArtifactResponse
-	20, // 20: weir.rpc.v1.JobManagerClient.SubmitJob:output_type -> weir.v1.SubmitJobResponse
-	21, // 21: weir.rpc.v1.JobManagerClient.PlanRestore:output_type -> weir.v1.PlanRestoreResponse
-	22, // 22: weir.rpc.v1.JobManagerClient.ListJobs:output_type -> weir.v1.ListJobsResponse
-	23, // 23: weir.rpc.v1.JobManagerClient.JobStatus:output_type -> weir.v1.JobStatusResponse
-	24, // 24: weir.rpc.v1.JobManagerClient.CancelJob:output_type -> weir.v1.CancelJobResponse
-	25, // 25: weir.rpc.v1.JobManagerClient.Savepoint:output_type -> weir.v1.SavepointResponse
-	26, // 26: weir.rpc.v1.JobManagerClient.CheckpointJob:output_type -> weir.v1.CheckpointJobResponse
-	27, // 27: weir.rpc.v1.JobManagerClient.ListCheckpoints:output_type -> weir.v1.ListCheckpointsResponse
-	28, // 28: weir.rpc.v1.JobManagerClient.ListTaskManagers:output_type -> weir.v1.ListTaskManagersResponse
-	29, // 29: weir.rpc.v1.JobManagerClient.Logs:output_type -> weir.v1.LogLines
-	30, // 30: weir.rpc.v1.Coordination.TaskManagerSession:output_type -> weir.v1.TaskManagerCommand
-	31, // 31: weir.rpc.v1.Coordination.ExecutorSession:output_type -> weir.v1.ExecutorCommand
-	32, // 32: weir.rpc.v1.Coordination.GetArtifact:output_type -> weir.v1.ArtifactChunk
-	33, // 33: weir.rpc.v1.Exchange.Subscribe:output_type -> weir.v1.Frame
-	17, // [17:34] is the sub-list for method output_type
-	0,  // [0:17] is the sub-list for method input_type
+	11, // 11: weir.rpc.v1.JobManagerClient.ShowCheckpoint:input_type -> weir.v1.ShowCheckpointRequest
+	12, // 12: weir.rpc.v1.JobManagerClient.ListTaskManagers:input_type -> weir.v1.ListTaskManagersRequest
+	13, // 13: weir.rpc.v1.JobManagerClient.Logs:input_type -> weir.v1.LogsRequest
+	14, // 14: weir.rpc.v1.Coordination.TaskManagerSession:input_type -> weir.v1.TaskManagerReport
+	15, // 15: weir.rpc.v1.Coordination.ExecutorSession:input_type -> weir.v1.ExecutorReport
+	16, // 16: weir.rpc.v1.Coordination.GetArtifact:input_type -> weir.v1.GetArtifactRequest
+	17, // 17: weir.rpc.v1.Exchange.Subscribe:input_type -> weir.v1.SubscribeMessage
+	18, // 18: weir.rpc.v1.JobManagerClient.ClusterInfo:output_type -> weir.v1.ClusterInfoResponse
+	19, // 19: weir.rpc.v1.JobManagerClient.HasArtifact:output_type -> weir.v1.HasArtifactResponse
+	20, // 20: weir.rpc.v1.JobManagerClient.UploadArtifact:output_type -> weir.v1.UploadArtifactResponse
+	21, // 21: weir.rpc.v1.JobManagerClient.SubmitJob:output_type -> weir.v1.SubmitJobResponse
+	22, // 22: weir.rpc.v1.JobManagerClient.PlanRestore:output_type -> weir.v1.PlanRestoreResponse
+	23, // 23: weir.rpc.v1.JobManagerClient.ListJobs:output_type -> weir.v1.ListJobsResponse
+	24, // 24: weir.rpc.v1.JobManagerClient.JobStatus:output_type -> weir.v1.JobStatusResponse
+	25, // 25: weir.rpc.v1.JobManagerClient.CancelJob:output_type -> weir.v1.CancelJobResponse
+	26, // 26: weir.rpc.v1.JobManagerClient.Savepoint:output_type -> weir.v1.SavepointResponse
+	27, // 27: weir.rpc.v1.JobManagerClient.CheckpointJob:output_type -> weir.v1.CheckpointJobResponse
+	28, // 28: weir.rpc.v1.JobManagerClient.ListCheckpoints:output_type -> weir.v1.ListCheckpointsResponse
+	29, // 29: weir.rpc.v1.JobManagerClient.ShowCheckpoint:output_type -> weir.v1.ShowCheckpointResponse
+	30, // 30: weir.rpc.v1.JobManagerClient.ListTaskManagers:output_type -> weir.v1.ListTaskManagersResponse
+	31, // 31: weir.rpc.v1.JobManagerClient.Logs:output_type -> weir.v1.LogLines
+	32, // 32: weir.rpc.v1.Coordination.TaskManagerSession:output_type -> weir.v1.TaskManagerCommand
+	33, // 33: weir.rpc.v1.Coordination.ExecutorSession:output_type -> weir.v1.ExecutorCommand
+	34, // 34: weir.rpc.v1.Coordination.GetArtifact:output_type -> weir.v1.ArtifactChunk
+	35, // 35: weir.rpc.v1.Exchange.Subscribe:output_type -> weir.v1.Frame
+	18, // [18:36] is the sub-list for method output_type
+	0,  // [0:18] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

@@ -33,6 +33,7 @@ const (
 	JobManagerClient_Savepoint_FullMethodName        = "/weir.rpc.v1.JobManagerClient/Savepoint"
 	JobManagerClient_CheckpointJob_FullMethodName    = "/weir.rpc.v1.JobManagerClient/CheckpointJob"
 	JobManagerClient_ListCheckpoints_FullMethodName  = "/weir.rpc.v1.JobManagerClient/ListCheckpoints"
+	JobManagerClient_ShowCheckpoint_FullMethodName   = "/weir.rpc.v1.JobManagerClient/ShowCheckpoint"
 	JobManagerClient_ListTaskManagers_FullMethodName = "/weir.rpc.v1.JobManagerClient/ListTaskManagers"
 	JobManagerClient_Logs_FullMethodName             = "/weir.rpc.v1.JobManagerClient/Logs"
 )
@@ -54,6 +55,7 @@ type JobManagerClientClient interface {
 	Savepoint(ctx context.Context, in *pb.SavepointRequest, opts ...grpc.CallOption) (*pb.SavepointResponse, error)
 	CheckpointJob(ctx context.Context, in *pb.CheckpointJobRequest, opts ...grpc.CallOption) (*pb.CheckpointJobResponse, error)
 	ListCheckpoints(ctx context.Context, in *pb.ListCheckpointsRequest, opts ...grpc.CallOption) (*pb.ListCheckpointsResponse, error)
+	ShowCheckpoint(ctx context.Context, in *pb.ShowCheckpointRequest, opts ...grpc.CallOption) (*pb.ShowCheckpointResponse, error)
 	ListTaskManagers(ctx context.Context, in *pb.ListTaskManagersRequest, opts ...grpc.CallOption) (*pb.ListTaskManagersResponse, error)
 	Logs(ctx context.Context, in *pb.LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[pb.LogLines], error)
 }
@@ -179,6 +181,16 @@ func (c *jobManagerClientClient) ListCheckpoints(ctx context.Context, in *pb.Lis
 	return out, nil
 }
 
+func (c *jobManagerClientClient) ShowCheckpoint(ctx context.Context, in *pb.ShowCheckpointRequest, opts ...grpc.CallOption) (*pb.ShowCheckpointResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(pb.ShowCheckpointResponse)
+	err := c.cc.Invoke(ctx, JobManagerClient_ShowCheckpoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobManagerClientClient) ListTaskManagers(ctx context.Context, in *pb.ListTaskManagersRequest, opts ...grpc.CallOption) (*pb.ListTaskManagersResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(pb.ListTaskManagersResponse)
@@ -225,6 +237,7 @@ type JobManagerClientServer interface {
 	Savepoint(context.Context, *pb.SavepointRequest) (*pb.SavepointResponse, error)
 	CheckpointJob(context.Context, *pb.CheckpointJobRequest) (*pb.CheckpointJobResponse, error)
 	ListCheckpoints(context.Context, *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error)
+	ShowCheckpoint(context.Context, *pb.ShowCheckpointRequest) (*pb.ShowCheckpointResponse, error)
 	ListTaskManagers(context.Context, *pb.ListTaskManagersRequest) (*pb.ListTaskManagersResponse, error)
 	Logs(*pb.LogsRequest, grpc.ServerStreamingServer[pb.LogLines]) error
 	mustEmbedUnimplementedJobManagerClientServer()
@@ -269,6 +282,9 @@ func (UnimplementedJobManagerClientServer) CheckpointJob(context.Context, *pb.Ch
 }
 func (UnimplementedJobManagerClientServer) ListCheckpoints(context.Context, *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCheckpoints not implemented")
+}
+func (UnimplementedJobManagerClientServer) ShowCheckpoint(context.Context, *pb.ShowCheckpointRequest) (*pb.ShowCheckpointResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ShowCheckpoint not implemented")
 }
 func (UnimplementedJobManagerClientServer) ListTaskManagers(context.Context, *pb.ListTaskManagersRequest) (*pb.ListTaskManagersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTaskManagers not implemented")
@@ -484,6 +500,24 @@ func _JobManagerClient_ListCheckpoints_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobManagerClient_ShowCheckpoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(pb.ShowCheckpointRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobManagerClientServer).ShowCheckpoint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobManagerClient_ShowCheckpoint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobManagerClientServer).ShowCheckpoint(ctx, req.(*pb.ShowCheckpointRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobManagerClient_ListTaskManagers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(pb.ListTaskManagersRequest)
 	if err := dec(in); err != nil {
@@ -559,6 +593,10 @@ var JobManagerClient_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListCheckpoints",
 			Handler:    _JobManagerClient_ListCheckpoints_Handler,
+		},
+		{
+			MethodName: "ShowCheckpoint",
+			Handler:    _JobManagerClient_ShowCheckpoint_Handler,
 		},
 		{
 			MethodName: "ListTaskManagers",

@@ -1,0 +1,84 @@
+package subtask
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/weirstream/weir/pkg/element"
+)
+
+// grants counts the credit that a subtask gives.
+type grants struct {
+	Host
+	bytes int64
+}
+
+func (g *grants) Grant(_ int, bytes int64) { g.bytes += bytes }
+
+// content is that of frame i: its length differs from that of others.
+func content(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 30_000+i) }
+
+func TestFullLoopsGoToDiskAndComeBackInOrder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "subtask")
+	host := &grants{}
+	s := &Subtask{cfg: Config{Dir: dir}, host: host}
+	l := &s.loop
+	l.s = s
+	var queue []element.Frame
+	var sent int64
+	for i := range 300 {
+		f := element.Frame{Kind: element.Records, Data: content(i)}
+		sent += int64(len(f.Data))
+		if !l.received(0, &f) {
+			t.Fatalf("frame %d was not taken", i)
+		}
+		queue = append(queue, f)
+	}
+	if host.bytes != sent {
+		t.Errorf("credit for %d bytes was given at once, want %d", host.bytes, sent)
+	}
+	if l.queued > loopBytesMax || l.spilled != sent-l.queued || l.spilled == 0 {
+		t.Errorf("%d bytes are in memory and %d went to disk, of %d", l.queued, l.spilled, sent)
+	}
+	// A snapshot still reads the last frame when its turn has come and gone.
+	last := queue[len(queue)-1].Owner.(*spilledFrame)
+	last.pin()
+	for i := range queue {
+		f := &queue[i]
+		if err := l.load(f); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(f.Data, content(i)) {
+			t.Fatalf("frame %d came back as %d bytes of %d", i, len(f.Data), f.Data[0])
+		}
+		l.consumed(int64(len(f.Data)))
+	}
+	if l.queued != 0 {
+		t.Errorf("%d bytes are counted in an empty queue", l.queued)
+	}
+	f := element.Frame{Kind: element.Records, Data: content(7)}
+	again, err := l.spill.write(dir, f.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.offset == 0 {
+		t.Error("space is used again that somebody still reads")
+	}
+	if data, err := io.ReadAll(last.reader()); err != nil || !bytes.Equal(data, content(299)) {
+		t.Errorf("the pinned frame has %d bytes, %v", len(data), err)
+	}
+	again.Free()
+	last.unpin()
+	if once, err := l.spill.write(dir, f.Data); err != nil || once.offset != 0 {
+		t.Errorf("an empty file is written on at %+v, %v", once, err)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v is left, %v", entries, err)
+	}
+}
