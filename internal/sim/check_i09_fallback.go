@@ -115,6 +115,17 @@ func (c *cluster) checkFallback(j *job, was, now checkpointstore.JobRecord) {
 	}
 }
 
+// isAheadOf reports whether output is visible that the job of a checkpoint has
+// fallen back from and not taken back.
+func (c *cluster) isAheadOf(p *published) bool {
+	for _, name := range c.jobOf(p.checkpoint.Job).app.world.Transactions() {
+		if c.isAbandoned(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // isAbandoned reports whether a job has fallen back from a transaction.
 func (c *cluster) isAbandoned(name string) bool {
 	_, ok := c.checks.abandoned[name]

@@ -196,7 +196,7 @@ func (d *jobDriver) load(e coordinator.LoadCheckpoint) {
 			if checkpointstore.IsBroken(err) {
 				kind = coordinator.CorruptCheckpoint
 			}
-			if kind == coordinator.CorruptCheckpoint && !c.isDamaged(objectName(e.Ref.URI)+"/_metadata") && e.Token == c.checks.records[d.job.id].Token {
+			if kind == coordinator.CorruptCheckpoint && !d.over && !c.isDamaged(objectName(e.Ref.URI)+"/_metadata") && e.Token == c.checks.records[d.job.id].Token {
 				c.fail("I4", "the restore point is gone: %v", err)
 			}
 			if c.plant == ErrorIsAbsence {

@@ -210,7 +210,7 @@ func Draw(seed uint64) Options {
 	if o.Second != nil {
 		o.Second.Revocable = r.IntN(4) > 0
 	}
-	if r.IntN(3) == 0 {
+	if r.IntN(3) == 0 && o.Job.Mode != simjob.AtLeastOnce {
 		// It ends many a run, so it comes in few and seldom.
 		o.Weights[CorruptFile] = between(2, 8)
 	}

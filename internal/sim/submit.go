@@ -134,6 +134,10 @@ func (c *cluster) jobEnded(d *jobDriver, status coordinator.JobStatus) {
 		c.fork(j.app, p)
 		c.resume(j, p, SavepointAndCancel)
 	case status == coordinator.CanceledStatus && j.resumes:
+		if p := c.latest(j); p != nil && c.isAheadOf(p) {
+			// Cancelled between falling back and taking back: he goes back himself.
+			c.fork(j.app, p)
+		}
 		c.resume(j, c.latest(j), CancelAndResume)
 	}
 }

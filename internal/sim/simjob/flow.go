@@ -54,6 +54,9 @@ const (
 	ConnectNode
 	// RuledNode does that for one, and has a second that is broadcast.
 	RuledNode
+	// LoopNode counts like a KeyedNode each time that a token comes round, which
+	// is up to three times, by another key each.
+	LoopNode
 	// SinkNode commits what it gets.
 	SinkNode
 )
@@ -71,6 +74,8 @@ func (k NodeKind) String() string {
 		return "connect"
 	case RuledNode:
 		return "ruled"
+	case LoopNode:
+		return "loop"
 	case SinkNode:
 		return "sink"
 	}
@@ -78,7 +83,9 @@ func (k NodeKind) String() string {
 }
 
 // isKeyed reports whether the nodes have keyed state.
-func (k NodeKind) isKeyed() bool { return k == KeyedNode || k == ConnectNode || k == RuledNode }
+func (k NodeKind) isKeyed() bool {
+	return k == KeyedNode || k == ConnectNode || k == RuledNode || k == LoopNode
+}
 
 // Link leads from the output of a node into an input of another.
 type Link struct {
@@ -92,6 +99,8 @@ type Link struct {
 type Token struct {
 	Split, N uint64
 	ID       uint64
+	// Left is how often it still goes round the loop that it is in.
+	Left uint64
 }
 
 // Origin is the record of a source that a token was made of.
@@ -114,6 +123,21 @@ const timerGate = 2
 
 // first is the token of a source's record.
 func first(split, n uint64) Token { return Token{Split: split, N: n, ID: mixed(split, n)} }
+
+// entering is a token as it comes to a node from outside: at a loop, with how
+// often it goes round.
+func (v *Node) entering(t Token, node int) Token {
+	t.Left = 0
+	if v.Kind == LoopNode {
+		t.Left = mixed(t.ID, uint64(node), 55) % 4
+	}
+	return t
+}
+
+// round is a token of a loop when it has gone round once more.
+func round(t Token, node int) Token {
+	return Token{Split: t.Split, N: t.N, ID: mixed(t.ID, uint64(node), 44), Left: t.Left - 1}
+}
 
 // fanOut is how many tokens a node makes of one.
 var fanOut = [8]int{0, 1, 1, 1, 1, 1, 1, 2}
@@ -147,11 +171,20 @@ func (f *Flow) channel(l Link, to, gate int) Channel {
 	if f.Nodes[l.From].Kind == SourceNode {
 		c.From = f.stampsOf(l.From)
 	}
-	if f.Nodes[to].Kind == SinkNode {
+	switch f.Nodes[to].Kind {
+	case SinkNode:
 		c.To = f.countsOf(to)
+	case LoopNode:
+		c.To = f.enterOf(to)
+	case SourceNode, FlatNode, KeyedNode, ConnectNode, RuledNode:
 	}
 	return c
 }
+
+// enterOf is the UID of what stands in front of a loop, headOf that of its head.
+func (f *Flow) enterOf(loop int) ids { return ids(fmt.Sprintf("enter-%d", loop)) }
+
+func (f *Flow) headOf(loop int) ids { return ids(fmt.Sprintf("head-%d", loop)) }
 
 // stampsOf is the UID of what makes watermarks behind a source, countsOf of
 // what is chained in front of a sink.
@@ -235,11 +268,11 @@ func DrawFlow(r *rand.Rand) *Flow {
 	loose := func() graph.Partitioner { return []graph.Partitioner{graph.Forward, graph.Rebalance}[r.IntN(2)] }
 	width := func() int { return []int{1, 1, 1, 2, 2, 3}[r.IntN(6)] }
 	for range inner {
-		v := Node{Kind: []NodeKind{FlatNode, KeyedNode, KeyedNode, ConnectNode, RuledNode}[r.IntN(5)], Unchained: r.IntN(3) == 0}
+		v := Node{Kind: []NodeKind{FlatNode, KeyedNode, KeyedNode, ConnectNode, RuledNode, LoopNode}[r.IntN(6)], Unchained: r.IntN(3) == 0}
 		switch v.Kind {
 		case FlatNode:
 			v.Inputs[0] = links(width(), loose)
-		case KeyedNode:
+		case KeyedNode, LoopNode:
 			v.Inputs[0] = links(width(), hash)
 		case ConnectNode:
 			v.Inputs[0], v.Inputs[1] = links(width(), hash), links(width(), hash)
@@ -269,6 +302,18 @@ func DrawFlow(r *rand.Rand) *Flow {
 		}
 		f.Nodes = append(f.Nodes, v)
 	}
+	// At most one link into a node is forward, so that all others may have another
+	// parallelism at their ends.
+	for i := range f.Nodes {
+		forward := false
+		for n := range f.Nodes[i].Inputs[0] {
+			l := &f.Nodes[i].Inputs[0][n]
+			if forward && l.How == graph.Forward {
+				l.How = graph.Rebalance
+			}
+			forward = forward || l.How == graph.Forward
+		}
+	}
 	return f.Rescaled(r, 4)
 }
 
@@ -278,21 +323,11 @@ func (f *Flow) Rescaled(r *rand.Rand, limit int) *Flow {
 	for i := range g.Nodes {
 		v := &g.Nodes[i]
 		v.Parallelism = 1 + r.IntN(limit)
-		v.Inputs = [2][]Link{slices.Clone(v.Inputs[0]), slices.Clone(v.Inputs[1])}
-		// Forward links keep the parallelism of where they come from. Where that
-		// is more than one, the others deal out.
-		forward := 0
-		for n := range v.Inputs[0] {
-			l := &v.Inputs[0][n]
-			if l.How != graph.Forward {
-				continue
+		// A forward link keeps the parallelism of where it comes from.
+		for _, l := range v.Inputs[0] {
+			if l.How == graph.Forward {
+				v.Parallelism = g.Nodes[l.From].Parallelism
 			}
-			p := g.Nodes[l.From].Parallelism
-			if forward != 0 && forward != p {
-				l.How = graph.Rebalance
-				continue
-			}
-			forward, v.Parallelism = p, p
 		}
 	}
 	return g

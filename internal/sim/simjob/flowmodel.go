@@ -38,6 +38,7 @@ func (o Options) trace(s *Stored) traced {
 		for _, token := range s.Due[i] {
 			waiting[token.ID] = true
 		}
+		inLoop := o.heldInLoop(s, i)
 		counts, folds, rules := map[uint64]uint64{}, map[[2]uint64]Fold{}, map[uint64]Fold{}
 		for gate, links := range v.Inputs {
 			for _, l := range links {
@@ -48,6 +49,10 @@ func (o Options) trace(s *Stored) traced {
 				for _, token := range outs[l.From] {
 					if held[token.ID] > 0 {
 						held[token.ID]--
+						continue
+					}
+					if v.Kind == LoopNode {
+						o.traceLoop(s, i, token, &outs[i], counts, folds, inLoop)
 						continue
 					}
 					switch {
@@ -79,6 +84,13 @@ func (o Options) trace(s *Stored) traced {
 			}
 		}
 		uid := f.uid(i)
+		for at, held := range inLoop {
+			for token, n := range held {
+				if n > 0 {
+					t.lost = append(t.lost, fmt.Sprintf("token %x is in flight in %s from %s to %s %d times more than it came there", token.ID, uid, at.From, at.To, n))
+				}
+			}
+		}
 		for key, n := range counts {
 			t.lines[line(uid, key, "n")] = fmt.Sprint(n)
 		}
@@ -93,6 +105,51 @@ func (o Options) trace(s *Stored) traced {
 		}
 	}
 	return t
+}
+
+// heldInLoop are the tokens in flight on the edges of a loop.
+func (o Options) heldInLoop(s *Stored, node int) map[Channel]map[Token]int {
+	f := o.Flow
+	if f.Nodes[node].Kind != LoopNode {
+		return nil
+	}
+	held := map[Channel]map[Token]int{}
+	for _, at := range []Channel{{From: f.enterOf(node), To: f.headOf(node)}, {From: f.headOf(node), To: f.uid(node)}, {From: f.uid(node), To: f.headOf(node)}} {
+		held[at] = map[Token]int{}
+		for _, token := range s.Flight.Tokens[at] {
+			held[at][token]++
+		}
+	}
+	return held
+}
+
+// traceLoop follows a token through a loop until it leaves or is in flight.
+func (o Options) traceLoop(s *Stored, node int, t Token, out *[]Token, counts map[uint64]uint64, folds map[[2]uint64]Fold, inLoop map[Channel]map[Token]int) {
+	f := o.Flow
+	stays := func(from, to ids, t Token) bool {
+		held := inLoop[Channel{From: from, To: to}]
+		if held[t] == 0 {
+			return false
+		}
+		held[t]--
+		return true
+	}
+	t = f.Nodes[node].entering(t, node)
+	from := f.enterOf(node)
+	for {
+		if stays(from, f.headOf(node), t) || stays(f.headOf(node), f.uid(node), t) {
+			return
+		}
+		key := o.keyOf(t, node)
+		counts[key]++
+		by := [2]uint64{key, t.Split}
+		folds[by] = folds[by].add(t)
+		if t.Left == 0 {
+			*out = append(*out, childrenOf(t, node, 0)...)
+			return
+		}
+		t, from = round(t, node), f.uid(node)
+	}
 }
 
 func foldLine(uid ids, key, split uint64) string { return line(uid, key, fmt.Sprintf("by/%d", split)) }

@@ -76,6 +76,8 @@ func flowProgram(o Options, world *World) (*operator.Program, error) {
 				made[i] = &n.flowNode
 				return n
 			}, options...)
+		case LoopNode:
+			outs[i] = flowLoop(o, world, i, union(v.Inputs[0]), options, func(n *flowNode) { made[i] = n })
 		case ConnectNode:
 			outs[i] = stream.Connect(keyed(0), keyed(1), uid, func() *connectNode {
 				n := &connectNode{flowNode: node}
@@ -169,20 +171,7 @@ func (n *flowNode) Open(ctx *stream.Context[uint64]) error {
 
 // take counts a token and passes on what becomes of it.
 func (n *flowNode) take(ctx *stream.Context[uint64], t Token, gate int, out stream.Collector[Token]) error {
-	n.world.Observer.record()
-	if key := n.o.keyOf(t, n.node); ctx.Key() != key {
-		n.world.Observer.broken("I7", "token %v comes under key %d, its key is %d", t, ctx.Key(), key)
-	}
-	count, _, err := n.n.Ref()
-	if err != nil {
-		return err
-	}
-	*count++
-	fold, _, err := n.by.Get(t.Split)
-	if err != nil {
-		return err
-	}
-	if err := n.by.Set(t.Split, fold.add(t)); err != nil {
+	if err := n.count(ctx, t); err != nil {
 		return err
 	}
 	if kept, wait, ok := waits(t, n.node, gate); n.timers && ok {
@@ -199,6 +188,24 @@ func (n *flowNode) take(ctx *stream.Context[uint64], t Token, gate int, out stre
 		}
 	}
 	return emit(out, childrenOf(t, n.node, gate))
+}
+
+// count counts a token.
+func (n *flowNode) count(ctx *stream.Context[uint64], t Token) error {
+	n.world.Observer.record()
+	if key := n.o.keyOf(t, n.node); ctx.Key() != key {
+		n.world.Observer.broken("I7", "token %v comes under key %d, its key is %d", t, ctx.Key(), key)
+	}
+	count, _, err := n.n.Ref()
+	if err != nil {
+		return err
+	}
+	*count++
+	fold, _, err := n.by.Get(t.Split)
+	if err != nil {
+		return err
+	}
+	return n.by.Set(t.Split, fold.add(t))
 }
 
 // fire passes on what was kept back for a timer.
@@ -243,6 +250,51 @@ func (n *timedNode) Process(ctx *stream.Context[uint64], t Token, out stream.Col
 // OnTimer implements stream.TimerFunction.
 func (n *timedNode) OnTimer(ctx *stream.Context[uint64], t stream.Timer, out stream.Collector[Token]) error {
 	return n.fire(ctx, t, out)
+}
+
+// loopNode counts what goes round, and lets out what has gone round often enough.
+type loopNode struct {
+	flowNode
+	again stream.Tag[Token]
+	back  stream.Collector[Token]
+}
+
+// Open implements stream.ProcessFunction.
+func (n *loopNode) Open(ctx *stream.Context[uint64]) (err error) {
+	if err := n.flowNode.Open(ctx); err != nil {
+		return err
+	}
+	n.back, err = n.again.Collector(ctx)
+	return err
+}
+
+// Process implements stream.ProcessFunction.
+func (n *loopNode) Process(ctx *stream.Context[uint64], t Token, out stream.Collector[Token]) error {
+	if t.Left == 0 {
+		return n.take(ctx, t, 0, out)
+	}
+	if err := n.count(ctx, t); err != nil {
+		return err
+	}
+	return n.back.Collect(round(t, n.node))
+}
+
+// flowLoop builds a loop: entering tokens are told how often they go round, its
+// head spreads them by key, and its body counts.
+func flowLoop(o Options, world *World, i int, in stream.Stream[Token], options []stream.Option, made func(*flowNode)) stream.Stream[Token] {
+	v := &o.Flow.Nodes[i]
+	again := stream.NewTag[Token]("again")
+	key := func(t Token) uint64 { return o.keyOf(t, i) }
+	enter := stream.Map(in.Rebalance(), func(t Token) (Token, error) { return v.entering(t, i), nil },
+		stream.WithUID(string(o.Flow.enterOf(i))), stream.WithParallelism(v.Parallelism))
+	return stream.Iterate(stream.KeyBy(enter, key), string(o.Flow.headOf(i)), func(loop stream.KeyedStream[uint64, Token]) (stream.Stream[Token], stream.Stream[Token]) {
+		body := stream.Process(loop, string(o.Flow.uid(i)), func() *loopNode {
+			n := &loopNode{flowNode: flowNode{o: o, world: world, node: i}, again: again}
+			made(&n.flowNode)
+			return n
+		}, options...)
+		return stream.SideOutput(body, again), body
+	}, stream.WithParallelism(v.Parallelism))
 }
 
 type connectNode struct{ flowNode }

@@ -193,6 +193,9 @@ func Program(o Options, world *World) (*operator.Program, error) {
 				NewOutput: func(w *operator.Writer) any {
 					return operator.NewHashOutput(numberCodec, identity, keys, w)
 				},
+				NewGrouper: func(maxParallelism int) operator.Grouper {
+					return operator.NewGrouper(numberCodec, identity, keys, maxParallelism)
+				},
 			},
 			{
 				NewInput: func(c any) operator.Input {

@@ -112,7 +112,9 @@ func statefulProgram(o Options, world *World) (*operator.Program, error) {
 		rule = &ruler{o: o, world: world}
 		return rule
 	}, stream.WithParallelism(o.RuledParallelism))
-	stream.To(stream.Union(counts, ruled), Out, sink{world: world, revocable: o.Revocable}, stream.WithParallelism(o.SinkParallelism))
+	// Explicitly, since records in flight cannot go on where a change of
+	// parallelism makes a forward edge of this.
+	stream.To(stream.Union(counts, ruled).Rebalance(), Out, sink{world: world, revocable: o.Revocable}, stream.WithParallelism(o.SinkParallelism))
 	p, err := env.Build()
 	if err != nil {
 		return nil, err
