@@ -9,20 +9,14 @@ import (
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
-	objectmemory "github.com/weirstream/weir/pkg/objectstore/memory"
+	"github.com/weirstream/weir/pkg/objectstore/local"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // Records that were in flight are described by edge, and their files are
 // verified like all others.
 func TestRecordsInFlightAreDescribedAndVerified(t *testing.T) {
-	objects := map[string]objectstore.Store{}
-	opener := func(uri string) (objectstore.Store, error) {
-		if objects[uri] == nil {
-			objects[uri] = objectmemory.New(uri)
-		}
-		return objects[uri], nil
-	}
+	opener := func(uri string) (objectstore.Store, error) { return local.New(uri, uri) }
 	const job = ids.JobID("0123456789abcdef0123456789abcdef")
 	cc := &snapshot.CompletedCheckpoint{
 		Job: job, ID: 4, Attempt: ids.AttemptID{Token: 1, Number: 1}, Kind: snapshot.Checkpoint,
@@ -37,7 +31,7 @@ func TestRecordsInFlightAreDescribedAndVerified(t *testing.T) {
 			{Name: "in[] -> op[0]", Type: "int", Partitioner: "hash", Producers: 2, Consumers: 1},
 		},
 	}
-	path, err := checkpointstore.New(opener).PersistMetadata(t.Context(), checkpointstore.CheckpointLocation("/ckpt", job, 4), cc)
+	path, err := checkpointstore.New(opener).PersistMetadata(t.Context(), checkpointstore.CheckpointLocation(t.TempDir(), job, 4), cc)
 	if err != nil {
 		t.Fatal(err)
 	}
