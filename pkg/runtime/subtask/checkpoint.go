@@ -29,7 +29,7 @@ func (s *Subtask) act(actions []align.Action) {
 		case align.Arm:
 			// A newer one takes the place of one that has waited for longer: only
 			// one at a time may overtake.
-			s.snapshot.armed, s.snapshot.deadline = a.Barrier.Checkpoint, s.chain.Time.Now+a.Barrier.AlignedTimeout
+			s.snapshot.armed, s.snapshot.alarm = a.Barrier.Checkpoint, alarm{after: a.Barrier.AlignedTimeout}
 		case align.Snapshot:
 			s.take(a)
 		case align.Collected:
@@ -86,7 +86,7 @@ func (s *Subtask) take(a align.Action) {
 // timeout, so that it does not begin anew in each.
 func (s *Subtask) passedOn(b element.Barrier) element.Barrier {
 	if b.Alignment == element.Aligned && b.AlignedTimeout > 0 && s.snapshot.armed == b.Checkpoint {
-		b.AlignedTimeout = max(1, s.snapshot.deadline-s.chain.Time.Now)
+		b.AlignedTimeout = s.snapshot.alarm.left(s.chain.Time.Now)
 	}
 	return b
 }
@@ -153,10 +153,10 @@ type snapshots struct {
 	// open are those that are not acknowledged, in order: the coordinator has as
 	// many under way.
 	open []*taken
-	// armed is the checkpoint whose alignment becomes unaligned at the deadline,
-	// in milliseconds; 0 for none.
-	armed    ids.CheckpointID
-	deadline int64
+	// armed is the checkpoint whose alignment becomes unaligned when the alarm
+	// rings; 0 for none.
+	armed ids.CheckpointID
+	alarm alarm
 	// begun is the newest checkpoint that a barrier has come of, and when.
 	begun     ids.CheckpointID
 	beganAt   time.Time

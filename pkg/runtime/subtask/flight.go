@@ -33,9 +33,9 @@ type flight struct {
 	// collecting: the aligner has not said that all barriers have arrived.
 	collecting bool
 	// waiting is the number of output channels in which the barrier waits behind
-	// records; they overtake at the deadline, in milliseconds.
-	waiting  int
-	deadline int64
+	// records; they overtake when the alarm rings.
+	waiting int
+	alarm   alarm
 	// bytes in memory, and records in front of the barriers on feedback channels.
 	bytes  int64
 	looped bool
@@ -113,7 +113,7 @@ func (s *Subtask) beginFlight(a align.Action, timeout int64) *flight {
 	if !a.Collect && !mayOvertake {
 		return nil
 	}
-	f := &flight{collecting: a.Collect, deadline: s.chain.Time.Now + timeout}
+	f := &flight{collecting: a.Collect, alarm: alarm{after: timeout}}
 	if !a.Collect {
 		return f
 	}
@@ -209,7 +209,7 @@ func (s *Subtask) barrierLeaves(b element.Barrier) element.Barrier {
 	for _, t := range s.snapshot.open {
 		if t.barrier.Checkpoint == b.Checkpoint && t.flight != nil && t.flight.waiting > 0 {
 			t.flight.waiting--
-			b.AlignedTimeout = max(1, t.flight.deadline-s.chain.Time.Now)
+			b.AlignedTimeout = t.flight.alarm.left(s.chain.Time.Now)
 			s.flightChanged(t)
 			break
 		}
@@ -220,12 +220,12 @@ func (s *Subtask) barrierLeaves(b element.Barrier) element.Barrier {
 // advanceFlights lets barriers overtake that have waited for too long.
 func (s *Subtask) advanceFlights() {
 	now := s.chain.Time.Now
-	if id := s.snapshot.armed; id != 0 && now >= s.snapshot.deadline {
+	if id := s.snapshot.armed; id != 0 && s.snapshot.alarm.rings(now) {
 		s.snapshot.armed = 0
 		s.act(s.aligner.Timeout(id))
 	}
 	for _, t := range slices.Clone(s.snapshot.open) {
-		if f := t.flight; f != nil && f.waiting > 0 && now >= f.deadline {
+		if f := t.flight; f != nil && f.waiting > 0 && f.alarm.rings(now) {
 			s.out.overtake(t.barrier, f)
 			t.stats.Unaligned = true
 			s.checkFlight(t)
@@ -236,13 +236,54 @@ func (s *Subtask) advanceFlights() {
 
 // nextOvertaking is when advanceFlights has something to do.
 func (s *Subtask) nextOvertaking() (int64, bool) {
-	next, ok := s.snapshot.deadline, s.snapshot.armed != 0
+	var next int64
+	ok := false
+	earlier := func(a alarm) {
+		if at := a.next(s.chain.Time.Now); !ok || at < next {
+			next, ok = at, true
+		}
+	}
+	if s.snapshot.armed != 0 {
+		earlier(s.snapshot.alarm)
+	}
 	for _, t := range s.snapshot.open {
-		if f := t.flight; f != nil && f.waiting > 0 && (!ok || f.deadline < next) {
-			next, ok = f.deadline, true
+		if f := t.flight; f != nil && f.waiting > 0 {
+			earlier(f.alarm)
 		}
 	}
 	return next, ok
+}
+
+// alarm rings some time after it was set. It is set while frames and mail are
+// handed over, when the subtask's clock stands where it stood when it last had
+// something to do: so the time begins to run when it is next told the time. All
+// in milliseconds.
+type alarm struct {
+	after int64 // not yet running
+	at    int64
+}
+
+func (a *alarm) rings(now int64) bool {
+	if a.after > 0 {
+		a.at, a.after = now+a.after, 0
+	}
+	return now >= a.at
+}
+
+// next is when rings is to be called.
+func (a alarm) next(now int64) int64 {
+	if a.after > 0 {
+		return now + 1
+	}
+	return a.at
+}
+
+// left is how long it is until it rings, at least 1.
+func (a alarm) left(now int64) int64 {
+	if a.after > 0 {
+		return a.after
+	}
+	return max(1, a.at-now)
 }
 
 // flightChanged goes on with a snapshot whose last barrier may have come or gone.
