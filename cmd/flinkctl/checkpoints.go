@@ -62,7 +62,7 @@ func (c *cli) checkpoints(ctx context.Context, jobManager *transport.JobManager,
 			rows[i] = []string{fmt.Sprint(one.ID), kindOf(one), one.Status, showTime(one.Triggered), showMillis(float64(one.DurationMS)), showMillis(one.AlignmentMS),
 				showBytes(one.Size), showBytes(one.Uploaded), showBytes(one.ChannelBytes), fmt.Sprintf("%d/%d", one.Acked, one.Subtasks), showText(one.Path), one.Reason}
 		}
-		if err := c.say("completed: %d, failed: %d\n", listed.Completed, listed.Failed); err != nil || len(rows) == 0 {
+		if err := c.say("completed: %d, failed: %d under this JobManager\n", listed.Completed, listed.Failed); err != nil || len(rows) == 0 {
 			return err
 		}
 		return c.table([]string{"ID", "KIND", "STATUS", "TRIGGERED", "DURATION", "ALIGNMENT", "FULL", "INCREMENTAL", "CHANNELS", "ACKED", "PATH", "REASON"}, rows)

@@ -183,6 +183,9 @@ func describeFile(file cliresult.InspectedFile) string {
 	if name == "" {
 		name = "inline state"
 	}
+	if file.InFlight {
+		return fmt.Sprintf("%s of records in flight: %s", name, file.Problem)
+	}
 	return fmt.Sprintf("%s of %s[%d]: %s", name, file.Operator, file.Subtask, file.Problem)
 }
 
@@ -197,6 +200,12 @@ func (c *cli) printInspection(s *cliresult.Inspection) error {
 	}
 	for _, op := range s.Operators {
 		if err := c.printOperator(op); err != nil {
+			return err
+		}
+	}
+	for _, e := range s.InFlight {
+		if err := c.say("\nin flight on %s (%s): %s in %d parts, %s of them at producers\n",
+			e.Edge, e.Type, showBytes(e.Bytes), e.Parts, showBytes(e.ProducerBytes)); err != nil {
 			return err
 		}
 	}
@@ -218,7 +227,11 @@ func (c *cli) printInspection(s *cliresult.Inspection) error {
 		if file.Shared {
 			shared = fmt.Sprintf("since %d", file.SharedSince)
 		}
-		rows[i] = []string{name, fmt.Sprintf("%s[%d]", file.Operator, file.Subtask), holds, showBytes(file.Bytes), file.CRC32C, shared, showText(file.Problem)}
+		of := fmt.Sprintf("%s[%d]", file.Operator, file.Subtask)
+		if file.InFlight {
+			of, holds = "-", "records in flight"
+		}
+		rows[i] = []string{name, of, holds, showBytes(file.Bytes), file.CRC32C, shared, showText(file.Problem)}
 	}
 	if err := c.say("\n"); err != nil {
 		return err

@@ -309,6 +309,4 @@ var invariants = []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", 
 
 // unreadOptions are the variables of pkg/config that no other code reads, and why: an
 // option that changes nothing would be a lie to whoever sets it.
-var unreadOptions = map[string]string{
-	"CheckpointChannelStateMax": "no subtask stores channel state in this version",
-}
+var unreadOptions = map[string]string{}

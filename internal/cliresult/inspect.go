@@ -25,6 +25,21 @@ type Inspection struct {
 	Files     []InspectedFile     `json:"files"`
 	// Savepoints are those that the job had completed before.
 	Savepoints []uint64 `json:"savepoints"`
+	// InFlight are the edges that records were in flight on.
+	InFlight []InspectedEdge `json:"in_flight,omitempty"`
+}
+
+// InspectedEdge is an edge that records were in flight on: barriers overtook
+// them, or they were going round a loop.
+type InspectedEdge struct {
+	Edge string `json:"edge"`
+	// Type is the schema of its records.
+	Type string `json:"type"`
+	// Parts is the number of channels, counted at each end that had some.
+	Parts int   `json:"parts"`
+	Bytes int64 `json:"bytes"`
+	// ProducerBytes of Bytes waited at the producers for credit.
+	ProducerBytes int64 `json:"producer_bytes"`
 }
 
 // InspectedOperator is one operator in the output of inspect.
@@ -138,6 +153,8 @@ type InspectedFile struct {
 	Shared bool `json:"shared"`
 	// SharedSince is the checkpoint that a shared file was uploaded for.
 	SharedSince uint64 `json:"shared_since,omitempty"`
+	// InFlight: it holds records in flight, and belongs to no operator.
+	InFlight bool `json:"in_flight,omitempty"`
 	// Backend is the state backend that the file is of, if it is a native one.
 	Backend string `json:"backend,omitempty"`
 	// Problem is what is wrong with it, as far as it was read.

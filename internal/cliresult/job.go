@@ -168,7 +168,8 @@ type CheckpointSubtask struct {
 	Unaligned      bool    `json:"unaligned"`
 }
 
-// Checkpoints is the output of checkpoints, newest first.
+// Checkpoints is the output of checkpoints, newest first. Those listed may have
+// been taken under earlier JobManagers; the counts are of this one.
 type Checkpoints struct {
 	Completed   int64        `json:"completed"`
 	Failed      int64        `json:"failed"`

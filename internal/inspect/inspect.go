@@ -43,14 +43,19 @@ func Open(ctx context.Context, opener checkpointstore.Opener, path string, reade
 type piece struct {
 	operator *snapshot.OperatorState
 	subtask  int
-	keyed    *snapshot.KeyedStateHandle    // or
-	list     *snapshot.OperatorStateHandle // the other
+	// One of these is set.
+	keyed    *snapshot.KeyedStateHandle
+	list     *snapshot.OperatorStateHandle
+	inFlight *snapshot.InFlight // of no operator: of the edges that its parts name
 }
 
 // handles are those of its files: one, unless it is in files of its backend.
 func (p piece) handles() []snapshot.StateHandle {
-	if p.list != nil {
+	switch {
+	case p.list != nil:
 		return []snapshot.StateHandle{p.list.Handle}
+	case p.inFlight != nil:
+		return []snapshot.StateHandle{p.inFlight.Handle}
 	}
 	var all []snapshot.StateHandle
 	p.keyed.EachHandle(func(h snapshot.StateHandle) { all = append(all, h) })
@@ -70,6 +75,9 @@ func (s *Stored) pieces() []piece {
 				all = append(all, piece{operator: op, subtask: j, list: &op.Subtasks[j].Lists[k]})
 			}
 		}
+	}
+	for i := range s.checkpoint.InFlight {
+		all = append(all, piece{inFlight: &s.checkpoint.InFlight[i]})
 	}
 	return all
 }

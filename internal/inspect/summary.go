@@ -31,6 +31,7 @@ func (s *Stored) Summary(ctx context.Context) (*cliresult.Inspection, error) {
 	for _, id := range c.Savepoints {
 		out.Savepoints = append(out.Savepoints, uint64(id))
 	}
+	out.InFlight = s.inFlight()
 	counts := map[ids.OperatorUID]*keyedCounts{}
 	for _, p := range s.pieces() {
 		begin := len(out.Files)
@@ -84,15 +85,40 @@ func blame(files []cliresult.InspectedFile, err error) {
 
 func describe(p piece, h snapshot.StateHandle) cliresult.InspectedFile {
 	file := cliresult.InspectedFile{
-		Name: h.Name, Operator: string(p.operator.UID), Subtask: p.subtask, Bytes: h.Size,
+		Name: h.Name, Subtask: p.subtask, Bytes: h.Size,
 		CRC32C: fmt.Sprintf("%08x", h.CRC32C), Shared: h.IsShared(), SharedSince: uint64(h.SharedSince),
 	}
-	if p.list != nil {
+	if p.operator != nil {
+		file.Operator = string(p.operator.UID)
+	}
+	switch {
+	case p.list != nil:
 		file.List = p.list.Name
-	} else {
+	case p.inFlight != nil:
+		file.InFlight = true
+	default:
 		file.Backend = p.keyed.Backend
 	}
 	return file
+}
+
+// inFlight describes the edges that records were in flight on, in the order of
+// the graph.
+func (s *Stored) inFlight() []cliresult.InspectedEdge {
+	edges := make([]cliresult.InspectedEdge, len(s.checkpoint.Edges))
+	for i, e := range s.checkpoint.Edges {
+		edges[i] = cliresult.InspectedEdge{Edge: e.Name, Type: e.Type}
+	}
+	for _, in := range s.checkpoint.InFlight {
+		for _, p := range in.Parts {
+			e := &edges[p.Edge]
+			e.Parts++
+			if e.Bytes += p.Length; p.Output {
+				e.ProducerBytes += p.Length
+			}
+		}
+	}
+	return slices.DeleteFunc(edges, func(e cliresult.InspectedEdge) bool { return e.Parts == 0 })
 }
 
 func (s *Stored) operatorState(uid ids.OperatorUID) *snapshot.OperatorState {

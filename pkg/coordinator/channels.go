@@ -117,6 +117,14 @@ func routeInFlight(cc *snapshot.CompletedCheckpoint, g *graph.ExecutionGraph, dr
 	return all, lost, nil
 }
 
+// CheckInFlight says why the graph cannot take the records that were in flight
+// in a checkpoint, or nil. With dropLost, those of edges that it does not have
+// may go.
+func CheckInFlight(cc *snapshot.CompletedCheckpoint, g *graph.ExecutionGraph, dropLost bool) error {
+	_, _, err := edgeRoutes(cc, g, dropLost)
+	return err
+}
+
 // edgeRoute leads from an edge of a checkpoint to that of the graph.
 type edgeRoute struct {
 	edge                                  int // -1: the graph has none

@@ -562,8 +562,9 @@ func (c *Coordinator) countFailure(now time.Time, p *pendingCheckpoint, reason A
 	}
 	c.failuresInARow++
 	if limit := c.cfg.Checkpointing.TolerableFailures; limit >= 0 && c.failuresInARow > limit {
-		c.failover(now, Failure{Kind: UserFailure, Message: fmt.Sprintf(
-			"%d checkpoints in a row have failed, %d are tolerated; the last, checkpoint %d, %s", c.failuresInARow, limit, p.id, text)})
+		message := fmt.Sprintf("%d checkpoints in a row have failed, %d are tolerated; the last, checkpoint %d, %s", c.failuresInARow, limit, p.id, text)
+		c.failuresInARow = 0 // as many are tolerated after the restart, as in Flink
+		c.failover(now, Failure{Kind: UserFailure, Message: message})
 		return
 	}
 	if p.kind == snapshot.FinalCheckpoint {

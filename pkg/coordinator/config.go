@@ -99,7 +99,8 @@ type CheckpointConfig struct {
 	Timeout time.Duration
 	// MinPause is the least time from the end of one to the next periodic trigger.
 	MinPause time.Duration
-	// MaxConcurrent periodic checkpoints; savepoints may run beside them.
+	// MaxConcurrent periodic checkpoints; savepoints may run beside them. With
+	// MinPause it is 1.
 	MaxConcurrent int
 	// TolerableFailures is how many checkpoints in a row may fail (declined,
 	// expired, not stored) before the job fails over. Negative: any number.
@@ -170,6 +171,9 @@ func (c Config) defaults() Config {
 	setDefault(&c.Checkpointing.Retained, 2)
 	setDefault(&c.Checkpointing.Retention, DeleteOnCancellation)
 	k := &c.Checkpointing
+	if k.MinPause > 0 {
+		k.MaxConcurrent = 1 // as in Flink: there is no pause between two that overlap
+	}
 	invariant.Check(!k.Unaligned || k.Mode == ExactlyOnce && k.MaxConcurrent == 1, "config",
 		"unaligned checkpoints in mode %d, %d at once", k.Mode, k.MaxConcurrent)
 	r := &c.Restart

@@ -315,11 +315,6 @@ func (s *Server) ListCheckpoints(ctx context.Context, r *pb.ListCheckpointsReque
 	response := &pb.ListCheckpointsResponse{}
 	for _, view := range f.history.Views() {
 		response.Checkpoints = append(response.Checkpoints, driver.InfoOf(view))
-		if view.Status == coordinator.CheckpointCompleted {
-			response.Completed++
-		} else {
-			response.Failed++
-		}
 	}
 	return response, nil
 }

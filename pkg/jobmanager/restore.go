@@ -89,6 +89,9 @@ func (j *job) fitRestore(checkpoint *snapshot.CompletedCheckpoint) error {
 		err = snapshot.CheckKeys(checkpoint, j.keySchema)
 	}
 	if err == nil {
+		err = coordinator.CheckInFlight(checkpoint, &j.graph, j.spec.GetAllowNonRestoredState())
+	}
+	if err == nil {
 		err = snapshot.CheckStates(checkpoint, targets, compareSchemas)
 	}
 	if err != nil {

@@ -2003,7 +2003,7 @@ func (x *ListCheckpointsRequest) GetJobId() string {
 type ListCheckpointsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Checkpoints   []*CheckpointInfo      `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"` // newest first, bounded
-	Completed     int64                  `protobuf:"varint,2,opt,name=completed,proto3" json:"completed,omitempty"`
+	Completed     int64                  `protobuf:"varint,2,opt,name=completed,proto3" json:"completed,omitempty"`    // under this JobManager
 	Failed        int64                  `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

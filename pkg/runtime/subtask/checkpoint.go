@@ -49,13 +49,14 @@ func (s *Subtask) act(actions []align.Action) {
 // credit; the operators freeze; and writing is left to the snapshot lane.
 func (s *Subtask) take(a align.Action) {
 	b := a.Barrier
+	passed := s.passedOn(b)
 	t := &taken{
 		barrier: b, endOfData: s.endedState(), frozen: make([]operator.Frozen, len(s.chain.Operators)),
 		watermarks: s.time.stored(), emitted: s.emitted(b), inputEnded: s.loop.inputEnded, base: s.files.begin(b.Base),
-		flight: s.beginFlight(a),
+		flight: s.beginFlight(a, passed.AlignedTimeout),
 	}
 	began := s.measureTaken(t)
-	s.out.barrier(s.passedOn(b), t.flight)
+	s.out.barrier(passed, t.flight)
 	if b.Stop && s.isSource {
 		s.paused, s.pausedFor = true, b.Checkpoint
 	}

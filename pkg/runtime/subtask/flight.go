@@ -105,14 +105,15 @@ func (f *flight) release() {
 	f.collecting, f.waiting = false, 0
 }
 
-// beginFlight starts to collect for a snapshot, if there may be something.
-func (s *Subtask) beginFlight(a align.Action) *flight {
+// beginFlight starts to collect for a snapshot, if there may be something. A
+// barrier that has to wait on an output overtakes after timeout milliseconds.
+func (s *Subtask) beginFlight(a align.Action, timeout int64) *flight {
 	b := a.Barrier
 	mayOvertake := b.Alignment == element.Unaligned || b.Alignment == element.Aligned && b.AlignedTimeout > 0
 	if !a.Collect && !mayOvertake {
 		return nil
 	}
-	f := &flight{collecting: a.Collect, deadline: s.chain.Time.Now + b.AlignedTimeout}
+	f := &flight{collecting: a.Collect, deadline: s.chain.Time.Now + timeout}
 	if !a.Collect {
 		return f
 	}
