@@ -48,6 +48,11 @@ func (c *cluster) readBack(j *job, id ids.CheckpointID, uri string) *published {
 		c.fail("I2", "%s: checkpoint %d: %v", j.name, id, err)
 	}
 	c.result.InFlight += stored.Flight.Len()
+	for _, e := range j.graph.Job.Edges {
+		if e.Feedback {
+			c.result.LoopLogged += len(stored.Flight.Tokens[simjob.Channel{From: e.From, To: e.To, Input: e.Input}])
+		}
+	}
 	p := &published{uri: uri, base: base, checkpoint: checkpoint, stored: stored}
 	want := j.options.ExpectedLines(stored)
 	apart := stored.Lines.Short(want)

@@ -29,8 +29,28 @@ func (c *cluster) checkEffect(d *jobDriver, effect coordinator.Effect) {
 		if c.checks.published[checkpointName{d.job.id, e.Checkpoint}] == nil {
 			c.fail("I3", "%s notifies checkpoint %d before it is published", d.jm.name, e.Checkpoint)
 		}
+	case coordinator.NotifyAborted:
+		for _, v := range d.machine.Status().Checkpoints {
+			if v.ID == e.Checkpoint && v.Kind != snapshot.Checkpoint && strings.Contains(v.Reason, "subsumed") {
+				c.fail("I3", "%s gives up %s %d: %s", d.jm.name, v.Kind, v.ID, v.Reason)
+			}
+		}
 	case coordinator.StepDown:
 		c.result.Fenced++
+	}
+}
+
+// checkGivenUp sees an executor told that a checkpoint is given up: whoever says
+// so has given it up.
+func (c *cluster) checkGivenUp(x *executor, id ids.CheckpointID) {
+	d := x.session.jm.driverOf(x.job)
+	if d == nil || d.over || d.jm.dead {
+		return
+	}
+	for _, v := range d.machine.Status().Checkpoints {
+		if v.ID == id && v.Status == coordinator.CheckpointInProgress {
+			c.fail("I3", "%s is told that %s %d is given up, which is in progress", x.name, v.Kind, id)
+		}
 	}
 }
 

@@ -16,7 +16,8 @@ func (c *cluster) checkFlight(j *job, p *published) map[simjob.Count]bool {
 	if err != nil {
 		c.fail("I12", "%s: checkpoint %d with positions %v: %v", j.name, p.checkpoint.ID, p.stored.Positions, err)
 	}
-	if t := c.checks.triggered[checkpointName{j.id, p.checkpoint.ID}]; t.barrier.Drain && len(p.stored.Due) > 0 {
+	// What still goes round a loop registers timers behind the barrier of a stop.
+	if t := c.checks.triggered[checkpointName{j.id, p.checkpoint.ID}]; t.barrier.Drain && !j.options.HasLoop() && len(p.stored.Due) > 0 {
 		c.fail("I12", "%s: savepoint %d is drained, and timers are left in it: %v", j.name, p.checkpoint.ID, p.stored.Due)
 	}
 	return output

@@ -85,6 +85,9 @@ type Result struct {
 	// checkpoints hold, RestoredInFlight those that were taken from them, and
 	// Rekeyed parts of them that were given away by key.
 	TimedOut, InFlight, RestoredInFlight, Rekeyed int
+	// LoopLogged are records in flight on their way round a loop, LoopsEnded heads
+	// of loops that were told to end.
+	LoopLogged, LoopsEnded int
 	// Drains are stops that drained.
 	Drains int
 	// Rescales counts jobs that went on elsewhere, by how they were ended;

@@ -14,7 +14,7 @@
 // from the seed say. In the second everything is healed, and the job must
 // finish within a budget of virtual time, with all of its output.
 //
-// Checkers are in files of their own, check_*.go. They look at what leaves and
+// Checkers are in files of their own, check_*.go, one for each invariant. They look at what leaves and
 // enters the machines (effects, stored objects, the job's outside world) and
 // are never switched off. Plants (plant.go) are bugs made on purpose, which
 // the checkers must find.

@@ -163,6 +163,7 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 			}
 		}
 	case coordinator.EndLoops:
+		x.c.result.LoopsEnded += len(e.Subtasks)
 		for _, id := range e.Subtasks {
 			if h := x.find(id); h != nil {
 				h.s.EndLoop()
@@ -173,6 +174,7 @@ func (x *executor) carryOut(effect coordinator.Effect) {
 		x.c.checkNotified(x, e.Checkpoint)
 		x.each(func(h *host) { h.s.NotifyComplete(e.Checkpoint) })
 	case coordinator.NotifyAborted:
+		x.c.checkGivenUp(x, e.Checkpoint)
 		x.each(func(h *host) {
 			h.aborted[e.Checkpoint] = true
 			if h.stoppedFor == e.Checkpoint {

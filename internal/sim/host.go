@@ -229,6 +229,7 @@ func (h *host) Report(r subtask.Report) {
 		}
 	case subtask.AckReport:
 		c.trace.add("%s acknowledges %d", h.name, r.Checkpoint)
+		r.State = c.plantedState(h.x.job, r.State)
 		c.checkAcked(h, r)
 		h.x.report("ack", coordinator.CheckpointAcked{Attempt: attempt, Checkpoint: r.Checkpoint, State: r.State, Stats: r.Stats})
 	case subtask.DeclineReport:

@@ -56,6 +56,7 @@ const (
 	AcknowledgesBeforeInFlight
 	RestoresLaterPositions
 	SubsumesSavepoints
+	DropsFeedbackLog
 
 	plants
 )
@@ -92,6 +93,7 @@ var plantTexts = [plants]struct{ name, text string }{
 	ForgetsUnreadRest:           {"forgets-unread-rest", "of a file of records in flight the last part is left out"},
 	AcknowledgesBeforeInFlight:  {"acknowledges-before-in-flight", "a snapshot is acknowledged without what it has in flight"},
 	RestoresLaterPositions:      {"restores-later-positions", "a source goes on a record behind where its checkpoint stood"},
+	DropsFeedbackLog:            {"drops-feedback-log", "a loop's head acknowledges without what came round"},
 	SubsumesSavepoints:          {"subsumes-savepoints", "a checkpoint that completes gives up an older savepoint"},
 }
 
@@ -130,6 +132,8 @@ func (p Plant) mayStrike(o Options) bool {
 		return o.Odds[StoreAfter] > 0
 	case OvertakesInOrder, ForgetsInFlight, RestoresInFlightTwice, ForgetsUnreadRest, AcknowledgesBeforeInFlight:
 		return o.Job.Mode == simjob.Unaligned || o.Job.Mode == simjob.AlignedTimeout
+	case DropsFeedbackLog:
+		return o.Job.HasLoop()
 	case RestoresLaterPositions:
 		return o.Job.Mode == simjob.AtLeastOnce
 	case SubsumesSavepoints:
@@ -151,6 +155,9 @@ func (c *cluster) plantInWorld(w *simjob.World) {
 	}
 	if c.plant == TTLGoesBack {
 		w.BadTTL = func() int64 { return c.stepped.hostNow().UnixMilli() }
+	}
+	if c.plant == RestoresLaterPositions {
+		w.SkipsRecords = func() bool { return true }
 	}
 	if c.plant == ForgetsCommits {
 		w.Forgets = func() bool { return c.chance(plantOdds) }
@@ -191,6 +198,49 @@ func (c *cluster) plantedKinds(kinds []align.ChannelKind) []align.ChannelKind {
 	return kinds
 }
 
+// plantedState makes a subtask's mistakes in what it acknowledges.
+func (c *cluster) plantedState(j *job, st snapshot.SubtaskState) snapshot.SubtaskState {
+	var left func(i, n int, p snapshot.ChannelPart) bool
+	if c.plant == AcknowledgesBeforeInFlight {
+		left = func(int, int, snapshot.ChannelPart) bool { return true }
+	}
+	if c.plant == ForgetsUnreadRest {
+		left = func(i, n int, _ snapshot.ChannelPart) bool { return i == n-1 }
+	}
+	if c.plant == DropsFeedbackLog {
+		left = func(_, _ int, p snapshot.ChannelPart) bool { return j.graph.Edges[p.Edge].Edge.Feedback }
+	}
+	if left == nil {
+		return st
+	}
+	st.InFlight = slices.Clone(st.InFlight)
+	for i := range st.InFlight {
+		var kept []snapshot.ChannelPart
+		for n, p := range st.InFlight[i].Parts {
+			if !left(n, len(st.InFlight[i].Parts), p) {
+				kept = append(kept, p)
+			}
+		}
+		st.InFlight[i].Parts = kept
+	}
+	return st
+}
+
+// subsumeSavepoints gives up the savepoints that are under way.
+func (c *cluster) subsumeSavepoints(d *jobDriver) {
+	for _, v := range d.machine.Status().Checkpoints {
+		t := c.checks.triggered[checkpointName{d.job.id, v.ID}]
+		if v.Status != coordinator.CheckpointInProgress || !t.barrier.Savepoint {
+			continue
+		}
+		for _, tm := range c.taskManagers {
+			for _, x := range tm.executors {
+				d.jm.send(x.id, coordinator.NotifyAborted{Executor: x.id, Checkpoint: v.ID})
+			}
+		}
+	}
+}
+
 // planted makes a driver's mistakes: it gives what is carried out in place of
 // an effect, nil for nothing.
 func (c *cluster) planted(d *jobDriver, effect coordinator.Effect) coordinator.Effect {
@@ -202,6 +252,9 @@ func (c *cluster) planted(d *jobDriver, effect coordinator.Effect) coordinator.E
 					d.jm.send(x.id, coordinator.NotifyComplete{Executor: x.id, Checkpoint: e.Checkpoint})
 				}
 			}
+		}
+		if c.plant == SubsumesSavepoints {
+			c.subsumeSavepoints(d)
 		}
 	case coordinator.CancelTasks:
 		if c.plant == AbortsTooMuch {
@@ -255,6 +308,12 @@ func (c *cluster) sweepBlindly(request checkpointstore.SweepRequest) {
 // plantedDeployment makes a coordinator's mistakes in what it gives a subtask
 // to restore.
 func (c *cluster) plantedDeployment(d coordinator.TaskDeployment) coordinator.TaskDeployment {
+	if c.plant == ForgetsInFlight {
+		d.InFlight = nil
+	}
+	if c.plant == RestoresInFlightTwice {
+		d.InFlight = slices.Concat(d.InFlight, d.InFlight)
+	}
 	if c.plant != WatermarkGoesBack && c.plant != DealsTwice && c.plant != LeavesTimers {
 		return d
 	}

@@ -44,11 +44,15 @@ func (c *Coordinator) waitingLoops() []ids.VertexID {
 		if !c.graph.IsLoopHead(id) || c.attempt.loops.ended[id] {
 			continue
 		}
-		all := true
+		// Some may have been told before the checkpoint that was restored, and the
+		// others not.
+		all, waits := true, false
 		for i := range c.graph.Vertices[v].Parallelism {
-			all = all && c.attempt.status[c.layout.first[v]+i] == RunningInputEnded
+			status := c.attempt.status[c.layout.first[v]+i]
+			all = all && (status == RunningInputEnded || status == RunningEndOfData)
+			waits = waits || status == RunningInputEnded
 		}
-		if all {
+		if all && waits {
 			heads = append(heads, id)
 		}
 	}
@@ -98,7 +102,8 @@ func (c *Coordinator) emptyLoops(p *pendingCheckpoint) []ids.VertexID {
 		}
 		empty := true
 		for i := range c.graph.Vertices[v].Parallelism {
-			empty = empty && p.acks[c.layout.first[v]+i].LoopIsEmpty
+			ack := p.acks[c.layout.first[v]+i]
+			empty = empty && (ack.LoopIsEmpty || ack.EndOfData)
 		}
 		if empty {
 			heads = append(heads, ids.VertexID(v))

@@ -361,6 +361,9 @@ func (s tokenSource) OpenReader(_ context.Context, sc operator.SourceContext, sp
 		r.next = positionOf(position)
 	}
 	s.world.Observer.opened(sc.Context, int(r.split), r.next)
+	if position != nil && s.world.SkipsRecords != nil && s.world.SkipsRecords() {
+		r.next++
+	}
 	return r, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/weirstream/weir/pkg/codec"
@@ -112,6 +113,11 @@ func (o Options) String() string {
 
 // IsUnbounded reports whether the job never ends by itself.
 func (o Options) IsUnbounded() bool { return o.Flow != nil && o.Flow.IsUnbounded() }
+
+// HasLoop reports whether records go round in the job.
+func (o Options) HasLoop() bool {
+	return o.Flow != nil && slices.ContainsFunc(o.Flow.Nodes, func(v Node) bool { return v.Kind == LoopNode })
+}
 
 // Widest is the largest parallelism of an operator: the slots that it needs.
 func (o Options) Widest() int {

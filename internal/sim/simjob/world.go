@@ -31,6 +31,9 @@ type World struct {
 	// Forgets, if not nil and true, lets a commit succeed that does nothing: a
 	// sink with a bug, planted for tests of the checkers.
 	Forgets func() bool
+	// SkipsRecords, if not nil and true, leaves out the record that a restored
+	// source is to begin with.
+	SkipsRecords func() bool
 	// DropsTimers, if not nil and true, writes a snapshot without its timers;
 	// BadTTL, if not nil, is a clock that may go back for a state whose
 	// time-to-live goes by it. Both are planted.
