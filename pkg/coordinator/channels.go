@@ -58,7 +58,8 @@ func (c *Coordinator) addInFlight(cc *snapshot.CompletedCheckpoint, acks []*snap
 //   - On a hash-partitioned edge whose consumer has another parallelism, every
 //     subtask that owns some of the old consumer's key groups gets the part, and
 //     takes the records with keys of its own: each record has one owner (I7).
-//   - On a rebalanced edge, the parts of consumer i go to i mod parallelism.
+//   - On a rebalanced edge, the parts of consumer i go to i mod parallelism; also if
+//     the edge has become a forward one, as it does at equal parallelism.
 //
 // The parts of one channel are in the order in which it would have delivered
 // them: what the consumer had before what waited at the producer. Channels
@@ -169,8 +170,9 @@ func edgeRoutes(cc *snapshot.CompletedCheckpoint, g *graph.ExecutionGraph, dropL
 		edge, ok := byName[old.Name]
 		if !ok {
 			if used[i] && !dropLost {
-				return nil, nil, fmt.Errorf("records are in flight on %s, an edge that the program does not have: "+
-					"change the program from a savepoint, which has none in flight but in loops, or allow non-restored state to drop them", old.Name)
+				return nil, nil, fmt.Errorf("records are in flight on %s, an edge that the program does not have, or that is inside of a chain at these "+
+					"parallelisms: keep the parallelisms (%d to %d), restore from a savepoint, which has none in flight but in loops, or allow non-restored state to drop them",
+					old.Name, old.Producers, old.Consumers)
 			}
 			if used[i] {
 				lost = append(lost, old.Name)
@@ -182,7 +184,8 @@ func edgeRoutes(cc *snapshot.CompletedCheckpoint, g *graph.ExecutionGraph, dropL
 			return nil, nil, fmt.Errorf("records in flight on %s are %s, and the program has %s there: change the program from a savepoint, "+
 				"which has none in flight but in loops", old.Name, old.Type, e.Edge.Type)
 		}
-		if used[i] && !e.Edge.Partitioner.MayOvertake() {
+		spread := e.Edge.Partitioner == graph.Forward && old.Partitioner == string(graph.Rebalance)
+		if used[i] && !spread && !e.Edge.Partitioner.MayOvertake() {
 			return nil, nil, fmt.Errorf("records are in flight on %s, which is a %s edge in the program and was %s: "+
 				"nobody can say whose they are; change the program from a savepoint", old.Name, e.Edge.Partitioner, old.Partitioner)
 		}

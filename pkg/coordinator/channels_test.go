@@ -155,12 +155,31 @@ func TestRecordsInFlightNeedTheirEdge(t *testing.T) {
 			t.Errorf("error %v, want %q", err, what)
 		}
 	}
+	// What was dealt out may go to anybody: also on a forward edge, if that is not
+	// inside of a chain.
+	dealt := flightGraph(t, graph.Rebalance, "T", 3, 2)
+	forward := flightGraph(t, graph.Rebalance, "T", 2, 2)
+	forward.Edges[0].Edge.Partitioner = graph.Forward
+	routed, _, err := routeInFlight(flightCheckpoint(&dealt), &forward, false)
+	if err != nil || len(routed) != 2 {
+		t.Errorf("%d subtasks get what was dealt out, %v", len(routed), err)
+	}
+	for id, f := range routed {
+		for _, in := range f.inFlight {
+			for _, p := range in.Parts {
+				if p.Channel != 0 || p.Rekey {
+					t.Errorf("subtask %s gets %+v", id, p)
+				}
+			}
+		}
+	}
 	gone := flightGraph(t, graph.Hash, "T", 2, 2)
 	gone.Edges[0].Edge.Input = 1
 	if _, _, err := routeInFlight(cc, &gone, false); err == nil || !strings.Contains(err.Error(), "in[] -> op[0], an edge that the program does not have") {
 		t.Errorf("error %v", err)
 	}
-	routed, lost, err := routeInFlight(cc, &gone, true)
+	var lost []string
+	routed, lost, err = routeInFlight(cc, &gone, true)
 	if err != nil || len(routed) > 0 || len(lost) != 1 || lost[0] != "in[] -> op[0]" {
 		t.Errorf("dropped: %v, lost %v, error %v", routed, lost, err)
 	}

@@ -32,6 +32,16 @@ const (
 	loopCheckMax   = time.Second
 )
 
+// hasLoops reports whether the job has any.
+func (c *Coordinator) hasLoops() bool {
+	for v := range c.graph.Vertices {
+		if c.graph.IsLoopHead(ids.VertexID(v)) {
+			return true
+		}
+	}
+	return false
+}
+
 // waitingLoops lists the heads whose inputs have ended and that have not been
 // told to end.
 func (c *Coordinator) waitingLoops() []ids.VertexID {

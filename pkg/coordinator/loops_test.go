@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +80,38 @@ func TestLoopsAreLookedIntoWhenTheirInputHasEnded(t *testing.T) {
 	}
 	if waits[0] != 2*loopCheckFirst || waits[7] != loopCheckMax {
 		t.Errorf("pauses between looks are %v", waits)
+	}
+}
+
+// A checkpoint may find that one subtask of a head was told to end and the other
+// not yet. After a restore of it the first has ended, and the second waits.
+func TestLoopsOfWhichSomeHeadsHadEndedAreEnded(t *testing.T) {
+	c := loopCoordinator(t)
+	now := time.Unix(1000, 0)
+	c.setTask(0, RunningEndOfData)
+	c.setTask(1, RunningEndOfData)
+	c.setTask(2, RunningInputEnded)
+	if c.checkLoops(now); !c.wantsLoopCheck() {
+		t.Fatal("nobody looks into the loop")
+	}
+	acks := []*snapshot.SubtaskState{{EndOfData: true}, {EndOfData: true}, {LoopIsEmpty: true}, {}}
+	if heads := c.emptyLoops(&pendingCheckpoint{acks: acks}); len(heads) != 1 {
+		t.Errorf("heads %v are found empty, want the one", heads)
+	}
+	c.setTask(2, RunningEndOfData)
+	if c.wantsLoopCheck() {
+		t.Error("somebody looks into a loop that has ended")
+	}
+}
+
+func TestJobsWithLoopsAreNotDrained(t *testing.T) {
+	c := loopCoordinator(t)
+	c.onSavepointRequested(SavepointRequested{Request: 7, Dir: "/savepoints", Stop: true, Drain: true})
+	if len(c.effects) != 1 {
+		t.Fatalf("effects are %v", c.effects)
+	}
+	if a, ok := c.effects[0].(Answer); !ok || !strings.Contains(a.Error, "cannot be drained") {
+		t.Errorf("the answer is %v", c.effects[0])
 	}
 }
 

@@ -53,6 +53,8 @@ func (c *Coordinator) refuseSavepoint(e SavepointRequested) string {
 	switch {
 	case reason != "":
 		return reason
+	case e.Drain && c.hasLoops():
+		return "a job with a loop cannot be drained: records would still go round behind the end of event time; stop it without draining"
 	case e.Dir == "":
 		return "no directory for the savepoint: name one, or set execution.checkpointing.savepoint-dir"
 	case underWay >= savepointsMax:

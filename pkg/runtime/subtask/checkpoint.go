@@ -157,6 +157,8 @@ type snapshots struct {
 	// rings; 0 for none.
 	armed ids.CheckpointID
 	alarm alarm
+	// triggered is the newest one that a source was triggered for.
+	triggered ids.CheckpointID
 	// begun is the newest checkpoint that a barrier has come of, and when.
 	begun     ids.CheckpointID
 	beganAt   time.Time

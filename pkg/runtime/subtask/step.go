@@ -166,9 +166,13 @@ func (s *Subtask) Trigger(b element.Barrier) {
 		s.host.Report(DeclineReport{Checkpoint: b.Checkpoint, Reason: "still restoring"})
 	case s.snapshot.isGivenUp(b.Checkpoint):
 		// The abort was faster than the trigger: no barrier goes out.
+	case b.Checkpoint <= s.snapshot.triggered:
+		// Again: its files are written, or being written, under the same names.
 	case b.Drain && !s.endedState():
+		s.snapshot.triggered = b.Checkpoint
 		s.drain(b)
 	default:
+		s.snapshot.triggered = b.Checkpoint
 		s.take(align.Action{Kind: align.Snapshot, Barrier: b})
 	}
 }
