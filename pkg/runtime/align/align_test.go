@@ -99,6 +99,8 @@ func TestI5BlockedUntilAlignmentEnds(t *testing.T) {
 						}
 					}
 					taken = append(taken, x.Barrier.Checkpoint)
+				case align.Arm, align.Collected:
+					t.Fatalf("%s, for a barrier without a timeout that collects nothing", x)
 				case align.Abandon:
 					if !aborted[x.Barrier.Checkpoint] {
 						t.Fatalf("gave up %d although nobody aborted it", x.Barrier.Checkpoint)
