@@ -60,7 +60,7 @@ func TestLoopsAreLookedIntoWhenTheirInputHasEnded(t *testing.T) {
 	}
 	c.setTask(2, RunningInputEnded)
 	c.checkLoops(now)
-	if at, ok := c.NextDeadline(); len(c.pending) > 0 || !ok || at != now.Add(loopCheckFirst) {
+	if at, ok := c.NextDeadline(); len(c.pending) > 0 || !ok || !at.Equal(now.Add(loopCheckFirst)) {
 		t.Fatalf("%d checkpoints, the next deadline is %s, %t", len(c.pending), at, ok)
 	}
 	now = now.Add(loopCheckFirst)

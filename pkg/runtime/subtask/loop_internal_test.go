@@ -16,7 +16,7 @@ type grants struct {
 	bytes int64
 }
 
-func (g *grants) Grant(_ int, bytes int64) { g.bytes += bytes }
+func (g *grants) Grant(_ int, credit int64) { g.bytes += credit }
 
 // content is that of frame i: its length differs from that of others.
 func content(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 30_000+i) }
