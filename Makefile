@@ -74,7 +74,7 @@ sim: ## simulated clusters under faults: make sim SEEDS=1000 SEED_BASE=1, or PLA
 
 .PHONY: sim-plants
 sim-plants: ## the bugs that can be planted in the simulator, for make sim PLANT=name
-	@go test ./internal/sim -run TestPlantsAreDescribed -count=1 -sim.plants | grep -v '^\(PASS\|ok \)'
+	@go test ./internal/sim -run TestPlantsAreDescribed -count=1 -v -sim.plants | grep -vE '^(=== |--- |PASS|ok )'
 
 FRESH_BASE := $(shell date +%s)000
 
