@@ -189,3 +189,98 @@ func TestLoopsAreRescaled(t *testing.T) {
 	finish(ctx, t, c, job)
 	checkWalks(t, output, numbers, false)
 }
+
+// lap is a heavy record on its way round.
+type lap struct {
+	Start   uint64 `json:"start"`
+	Left    int    `json:"left"`
+	Payload string `json:"-"`
+}
+
+var lapped = stream.NewTag[lap]("lapped")
+
+// laps counts down.
+type laps struct{ done stream.Collector[lap] }
+
+func newLaps() *laps { return &laps{} }
+
+func (l *laps) Open(ctx *stream.Context[uint64]) (err error) {
+	l.done, err = lapped.Collector(ctx)
+	return err
+}
+
+func (l *laps) Process(_ *stream.Context[uint64], v lap, out stream.Collector[lap]) error {
+	if v.Left == 0 {
+		return l.done.Collect(v)
+	}
+	v.Left--
+	return out.Collect(v)
+}
+
+// TestFullLoopsSpillAndGoOn sends more into a loop than it can hold in memory, as
+// fast as it takes it, and kills a TaskManager when something is on disk.
+func TestFullLoopsSpillAndGoOn(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testTimeout)
+	defer cancel()
+	c := start(ctx, t, 3, 1)
+	const numbers = 12_000
+	output := t.TempDir()
+	env := stream.NewEnv("laps")
+	payload := strings.Repeat("x", 4000)
+	source := stream.From(env, "numbers", datagen.Sequence(numbers))
+	runs := stream.Map(source, func(v uint64) (lap, error) { return lap{Start: v, Left: 6, Payload: payload}, nil })
+	byStart := stream.KeyBy(runs, func(v lap) uint64 { return v.Start + uint64(v.Left) })
+	done := stream.Iterate(byStart, "loop", func(loop stream.KeyedStream[uint64, lap]) (feedback, out stream.Stream[lap]) {
+		next := stream.Process(loop, "next", newLaps)
+		return next, stream.SideOutput(next, lapped)
+	})
+	stream.To(done, "out", file.ExactlyOnce[lap](output))
+	program, err := env.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := c.Submit(ctx, program, minicluster.JobOptions{Parallelism: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spilled := func(s *pb.JobStatusResponse) (n int64) {
+		for _, v := range s.GetVertices() {
+			n += v.GetSpilledBytes()
+		}
+		return n
+	}
+	running := await(ctx, t, c, job, "a loop on disk and a checkpoint", func(s *pb.JobStatusResponse) bool {
+		return s.GetStatus() != "RUNNING" && s.GetLastCheckpoint() > 0 || spilled(s) > 0 && s.GetLastCheckpoint() > 0
+	})
+	if spilled(running) == 0 {
+		t.Fatalf("nothing was put on disk: %s", describe(running))
+	}
+	t.Logf("%d bytes were on disk", spilled(running))
+	var number int
+	if _, err := fmt.Sscanf(running.GetVertices()[1].GetSubtasks()[0].GetTaskManagerId(), "tm-%d", &number); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.KillTaskManager(number); err != nil {
+		t.Log(err)
+	}
+	finish(ctx, t, c, job)
+	seen := map[uint64]int{}
+	for _, name := range committed(t, output) {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(content)) {
+			var v lap
+			if err := json.Unmarshal([]byte(line), &v); err != nil || v.Left != 0 {
+				t.Fatalf("%s: %+v, %v", name, v, err)
+			}
+			seen[v.Start]++
+		}
+	}
+	for start := range uint64(numbers) {
+		if seen[start] != 1 {
+			t.Fatalf("record %d came out %d times", start, seen[start])
+		}
+	}
+}

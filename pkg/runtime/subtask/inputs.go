@@ -127,13 +127,21 @@ func (in *inputs) offer(ch int, c *inputChannel) {
 	}
 }
 
-// next is the channel whose turn it is.
-func (in *inputs) next() (int, *inputChannel, bool) {
-	for in.ready.len() > 0 {
+// next is the channel whose turn it is. With loopOnly, records of forward
+// channels are passed over.
+func (in *inputs) next(loopOnly bool) (int, *inputChannel, bool) {
+	passed := 0
+	for in.ready.len() > passed {
 		ch := in.ready.first()
 		c := &in.channels[ch]
 		if !c.blocked && c.queue.len() > 0 {
-			return ch, c, true
+			if !loopOnly || c.kind == align.Feedback || c.queue.first().Kind != element.Records {
+				return ch, c, true
+			}
+			in.ready.pop()
+			in.ready.push(ch)
+			passed++
+			continue
 		}
 		in.ready.pop()
 		c.queued = false

@@ -29,6 +29,10 @@ type loopHead struct {
 	inputEnded bool
 	// queued is what of the feedback channels is in memory.
 	queued int64
+	// onDisk is the number of frames that wait on disk. While there are any, the
+	// head takes no records from outside: a loop that gets more than it lets out
+	// slows its input down, as any slow operator does.
+	onDisk int
 	spill  spillFile
 	// spilled counts the bytes put on disk.
 	spilled int64
@@ -76,6 +80,7 @@ func (l *loopHead) received(ch int, f *element.Frame) bool {
 	}
 	l.queued -= length
 	l.spilled += length
+	l.onDisk++
 	f.Owner = spilled
 	return true
 }
@@ -91,6 +96,7 @@ func (l *loopHead) load(f *element.Frame) error {
 		return fmt.Errorf("read records that came round a loop: %w", err)
 	}
 	spilled.unpin()
+	l.onDisk--
 	f.Data, f.Owner = data, nil
 	l.queued += spilled.length // consumed takes it off again
 	return nil

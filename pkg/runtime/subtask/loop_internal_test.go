@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/runtime/align"
 )
 
 // grants counts the credit that a subtask gives.
@@ -56,8 +57,8 @@ func TestFullLoopsGoToDiskAndComeBackInOrder(t *testing.T) {
 		}
 		l.consumed(int64(len(f.Data)))
 	}
-	if l.queued != 0 {
-		t.Errorf("%d bytes are counted in an empty queue", l.queued)
+	if l.queued != 0 || l.onDisk != 0 {
+		t.Errorf("%d bytes and %d frames on disk are counted in an empty queue", l.queued, l.onDisk)
 	}
 	f := element.Frame{Kind: element.Records, Data: content(7)}
 	again, err := l.spill.write(dir, f.Data)
@@ -80,5 +81,42 @@ func TestFullLoopsGoToDiskAndComeBackInOrder(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("%v is left, %v", entries, err)
+	}
+}
+
+// While something is on disk, records from outside wait for what is in the loop;
+// control elements do not.
+func TestFullLoopsTakeNothingFromOutside(t *testing.T) {
+	in := &inputs{channels: make([]inputChannel, 3)}
+	in.channels[0].kind, in.channels[1].kind, in.channels[2].kind = align.Overtakable, align.Feedback, align.Overtakable
+	in.ready.init(3)
+	records := element.Frame{Kind: element.Records, Data: []byte{1}}
+	in.push(0, records)
+	in.push(2, records)
+	if _, _, ok := in.next(true); ok {
+		t.Error("records from outside are taken")
+	}
+	in.push(1, records)
+	if ch, c, ok := in.next(true); !ok || ch != 1 {
+		t.Errorf("channel %d is next, %t, want what came round", ch, ok)
+	} else {
+		c.queue.pop()
+		in.turn(ch, c)
+	}
+	in.channels[2].queue.pop()
+	in.push(2, element.BarrierFrame(element.Barrier{Checkpoint: 1}))
+	if ch, _, ok := in.next(true); !ok || ch != 2 {
+		t.Errorf("channel %d is next, %t, want the barrier", ch, ok)
+	}
+	for range 2 {
+		ch, c, ok := in.next(false)
+		if !ok {
+			t.Fatal("nothing is next although both channels have something")
+		}
+		c.queue.pop()
+		in.turn(ch, c)
+	}
+	if _, _, ok := in.next(false); ok {
+		t.Error("something is left")
 	}
 }

@@ -189,7 +189,7 @@ func (s *Subtask) drain(b element.Barrier) {
 // ---- inputs ----
 
 func (s *Subtask) stepInput() bool {
-	ch, c, ok := s.in.next()
+	ch, c, ok := s.in.next(s.loop.onDisk > 0)
 	if !ok {
 		return false
 	}
