@@ -91,6 +91,9 @@ func TestSim(t *testing.T) {
 			t.Errorf("no seed had a rescale by %s", kind)
 		}
 	}
+	if len(restores) < rareSeeds {
+		return
+	}
 	for mode, n := range total.Modes {
 		if n == 0 {
 			t.Errorf("no seed had a job in mode %s", simjob.Mode(mode))
@@ -147,6 +150,10 @@ func runTwice(t *testing.T, seed uint64, plant Plant) Result {
 	}
 	return r
 }
+
+// rareSeeds is from how many seeds on everything is demanded that may happen: the
+// rarest comes in a few of a thousand.
+const rareSeeds = 1000
 
 // failuresMax is how many failed seeds are printed: the first is often not the
 // simplest.
