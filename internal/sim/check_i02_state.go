@@ -69,8 +69,14 @@ func (c *cluster) readBack(j *job, id ids.CheckpointID, uri string) *published {
 
 // isWithoutRepeats reports whether a checkpoint holds exactly what its positions
 // give in at-least-once mode too: nothing was restored before, and no record
-// can have come behind its barrier.
+// can have come behind its barrier. In a loop some always can: what its head has
+// logged it passes on behind the barrier, and the body holds nothing back.
 func (c *cluster) isWithoutRepeats(j *job, p *snapshot.CompletedCheckpoint) bool {
+	for _, e := range j.graph.Job.Edges {
+		if e.Feedback {
+			return false
+		}
+	}
 	return !j.app.hasRestored && (p.Kind == snapshot.FinalCheckpoint || p.Kind == snapshot.StopSavepoint)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/weirstream/weir/pkg/ids"
@@ -200,7 +202,8 @@ func (s *sweep) shared(ctx context.Context, result *SweepResult, deleteMax int) 
 		}
 		if refs == nil {
 			refs = newReferences(s.store)
-			for id := range s.keep {
+			// In order, so that a simulated store sees the same calls each time.
+			for _, id := range slices.Sorted(maps.Keys(s.keep)) {
 				if err := refs.read(ctx, id); err != nil {
 					return fmt.Errorf("sweep: %w", err)
 				}
