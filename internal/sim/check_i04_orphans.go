@@ -133,7 +133,7 @@ func (c *cluster) checkOrphans() {
 // isBeyondSweeps reports whether an object was written by a process that had
 // already been replaced, when nobody was to look for leftovers any more: after
 // the last sweep of its job (or none could be made), or into a savepoint that nobody knew of or had
-// given up. It does harm to nobody and nobody can prevent it, short of a lock
+// given up, also if its deletion has failed too often. It does harm to nobody and nobody can prevent it, short of a lock
 // on every write.
 func (c *cluster) isBeyondSweeps(name string) bool {
 	written := c.checks.written[name]
@@ -148,7 +148,7 @@ func (c *cluster) isBeyondSweeps(name string) bool {
 			continue
 		}
 		swept, ok := c.checks.swept[uri]
-		return ok && written >= swept || t.token < c.checks.records[at.job].Token
+		return ok && written >= swept || t.token < c.checks.records[at.job].Token || c.checks.unswept[savepointsOf(at.job)]
 	}
 	return false
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/objectstore"
 )
 
@@ -279,6 +280,9 @@ type namedDeletion struct {
 	tries int
 }
 
+// savepointsOf is the key of a job's savepoints in checks.unswept.
+func savepointsOf(job ids.JobID) string { return "savepoints of " + string(job) }
+
 // sweepLabel names the deletion that looks for leftovers.
 const sweepLabel = "sweep"
 
@@ -305,6 +309,8 @@ func (x *deleter) next() {
 			switch {
 			case err != nil && item.tries+1 >= deletionTriesMax:
 				jm.c.trace.add("%s: %s is given up: %v", jm.name, item.label, err)
+				// What it was about stays, and nobody looks into a savepoint's directory again.
+				jm.c.checks.unswept[savepointsOf(x.d.job.id)] = true
 				if item.label == sweepLabel {
 					jm.c.checks.unswept[checkpointstore.JobBase(checkpointDir, x.d.job.id)] = true
 				}
