@@ -120,7 +120,7 @@ func (h *History) signal() {
 // run writes reports, one at a time, until ctx ends, or until all is done
 // after finish.
 func (h *History) run(ctx context.Context) {
-	if err := h.load(ctx); err != nil && ctx.Err() == nil {
+	if err := h.Load(ctx); err != nil && ctx.Err() == nil {
 		h.log.Warn("what is remembered of earlier checkpoints could not be read", zap.Error(err))
 	}
 	for ctx.Err() == nil {
@@ -181,9 +181,9 @@ func (h *History) write(ctx context.Context, report *snapshot.CheckpointReport) 
 	return nil
 }
 
-// load reads what earlier JobManagers wrote, unless that is done. A report
-// that cannot be read is left out.
-func (h *History) load(ctx context.Context) error {
+// Load reads what earlier JobManagers wrote, unless that is done; for a job that
+// runs it is when the job starts. A report that cannot be read is left out.
+func (h *History) Load(ctx context.Context) error {
 	h.loading.Lock()
 	defer h.loading.Unlock()
 	h.mu.Lock()
@@ -220,10 +220,6 @@ func (h *History) load(ctx context.Context) error {
 	h.mu.Unlock()
 	return nil
 }
-
-// Load reads what earlier JobManagers wrote. For a job that runs that is done
-// when it starts.
-func (h *History) Load(ctx context.Context) error { return h.load(ctx) }
 
 // Views lists the ended checkpoints that are remembered, newest first.
 func (h *History) Views() []coordinator.CheckpointView {
