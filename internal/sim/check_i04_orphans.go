@@ -116,7 +116,7 @@ func (c *cluster) checkOrphans() {
 		}
 		switch {
 		case c.checks.referenced[object.Name], strings.HasPrefix(object.Name, ha):
-		case c.isBeyondSweeps(object.Name), c.isWithheld(object.Name):
+		case c.isBeyondSweeps(object.Name), c.isWithheld(object.Name), c.isHeldByLeftover(object.Name):
 			c.trace.add("%s stays behind, written by a process that had been replaced", object.Name)
 			c.result.Leftovers++
 		default:
@@ -149,6 +149,38 @@ func (c *cluster) isBeyondSweeps(name string) bool {
 		}
 		swept, ok := c.checks.swept[uri]
 		return ok && written >= swept || t.token < c.checks.records[at.job].Token || c.checks.unswept[savepointsOf(at.job)]
+	}
+	return false
+}
+
+// isHeldByLeftover reports whether an object is a shared file that the metadata
+// of a checkpoint refers to which a replaced JobManager wrote after the last
+// sweep. Who deletes a checkpoint beside it that has the same file cannot tell
+// it from one that somebody keeps.
+func (c *cluster) isHeldByLeftover(name string) bool {
+	base, _, ok := strings.Cut(name, "/shared/")
+	if !ok {
+		return false
+	}
+	for object, err := range c.storage.objects.List(context.Background(), base+"/") {
+		if err != nil {
+			c.fail("I4", "list: %v", err)
+		}
+		if !strings.HasSuffix(object.Name, "/_metadata") || c.checks.referenced[object.Name] || !c.isBeyondSweeps(object.Name) {
+			continue
+		}
+		content, _ := c.storage.objects.content(object.Name)
+		checkpoint, err := checkpointstore.DecodeMetadata(content)
+		if err != nil {
+			continue // isWithheld
+		}
+		held := false
+		checkpoint.EachHandle(func(h snapshot.StateHandle) {
+			held = held || h.IsShared() && base+"/"+h.Name == name
+		})
+		if held {
+			return true
+		}
 	}
 	return false
 }
