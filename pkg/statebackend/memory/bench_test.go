@@ -18,8 +18,9 @@ func stateOf[K comparable](b *testing.B, n int, key func(i int) K) (*State, *tab
 	b.Helper()
 	tb := tableOf[K, uint64](b)
 	s := &State{
-		options: statebackend.Options{Operator: "bench", Range: keygroup.Range{First: 0, Last: 127}, MaxParallelism: 128},
-		tables:  []registered{tb}, metas: []snapshot.StateMeta{{Name: "t"}}, restored: true,
+		options:  statebackend.Options{Operator: "bench", Range: keygroup.Range{First: 0, Last: 127}, MaxParallelism: 128},
+		valueMax: 1 << 20,
+		tables:   []registered{tb}, metas: []snapshot.StateMeta{{Name: "t"}}, restored: true,
 	}
 	for i := range n {
 		k := key(i)
