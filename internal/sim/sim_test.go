@@ -47,8 +47,8 @@ func TestSim(t *testing.T) {
 		return
 	}
 	plant := plantNamed(t, *plantFlag)
-	var sum summary
 	began := time.Now()
+	sum := summary{told: began}
 	t.Run("seeds", func(t *testing.T) {
 		var next atomic.Uint64
 		for worker := range runtime.GOMAXPROCS(0) {
@@ -61,6 +61,9 @@ func TestSim(t *testing.T) {
 					}
 					if failures := sum.add(runTwice(t, *baseFlag+n, plant)); failures >= failuresMax {
 						t.FailNow()
+					}
+					if done, due := sum.progress(time.Now()); due {
+						t.Logf("%d seeds in %s", done, time.Since(began).Round(time.Second))
 					}
 				}
 			})
@@ -123,6 +126,20 @@ type summary struct {
 	total               Result
 	restores, completed []int
 	failures            int
+	told                time.Time // when progress was last due
+}
+
+// progressEvery is often enough to see with -v that a long run goes on.
+const progressEvery = time.Minute
+
+// progress gives how many runs have ended, and whether it is time to say so.
+func (s *summary) progress(now time.Time) (done int, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if due = now.Sub(s.told) >= progressEvery; due {
+		s.told = now
+	}
+	return len(s.restores) + s.failures, due
 }
 
 // add adds a run, and gives how many have failed.
