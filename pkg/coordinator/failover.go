@@ -29,14 +29,16 @@ func (c *Coordinator) failover(now time.Time, f Failure) {
 	desired := &c.record.desired
 	desired.Cause = &root
 	c.phase = phaseRestart
-	c.leaveAttempt(now, true, JobFailing, f.Message)
+	// The status first: users whose requests end with the attempt are told it.
 	if giveUp != "" {
 		c.note(now, "giving up: "+giveUp)
 		c.setStatus(now, Failing)
+		c.leaveAttempt(now, true, JobFailing, f.Message)
 		c.endJob(now, FailedStatus)
 		return
 	}
 	c.setStatus(now, Restarting)
+	c.leaveAttempt(now, true, JobFailing, f.Message)
 	desired.Status = Restarting
 	if !echo {
 		desired.Restarts++
