@@ -88,6 +88,8 @@ type Result struct {
 	// LoopLogged are records in flight on their way round a loop, LoopsEnded heads
 	// of loops that were told to end.
 	LoopLogged, LoopsEnded int
+	// LoopSpilled are bytes that heads of loops have put on disk.
+	LoopSpilled int64
 	// Drains are stops that drained.
 	Drains int
 	// Rescales counts jobs that went on elsewhere, by how they were ended;
@@ -147,7 +149,7 @@ func Run(config Config) Result {
 	c.storage = newStorage(c)
 	c.checks = newChecks()
 	c.users.c = c
-	if c.options.InFiles {
+	if c.options.InFiles || c.options.LoopBytesMax > 0 {
 		disks, err := os.MkdirTemp("", "weir-sim-")
 		if err != nil {
 			panic(err)

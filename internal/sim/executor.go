@@ -67,7 +67,8 @@ func (x *executor) deploy(e coordinator.DeployTasks) {
 			Store: x.c.storage.checkpoints, CheckpointDir: checkpointDir,
 			InlineBytesMax: x.c.options.InlineBytesMax, CreditBytes: x.c.options.CreditBytes,
 			Backend: memory.New(), Now: h.readClock, Output: io.Discard, NewBuffer: x.c.newBuffer, Aligner: h.newAligner,
-			Incremental: x.c.options.Incremental, FileReaders: map[string]subtask.FileReader{filetest.Name: filetest.Canonical},
+			LoopBytesMax: x.c.options.LoopBytesMax,
+			Incremental:  x.c.options.Incremental, FileReaders: map[string]subtask.FileReader{filetest.Name: filetest.Canonical},
 		}
 		if x.c.disks != "" {
 			config.Dir = filepath.Join(x.dir(), subtask.LocalName(d.Subtask))

@@ -44,6 +44,9 @@ type host struct {
 	// one may still wait for credit behind records, and goes out later.
 	aborted map[ids.CheckpointID]bool
 
+	// spilled are the bytes that it put on disk.
+	spilled int64
+
 	// clock is the latest that its states with time-to-live have been told.
 	clock int64
 	// told is the latest that it was told by Advance, alarm when it is woken to
@@ -89,6 +92,10 @@ func (h *host) step() {
 	progress := h.s.Step(1 + c.random.IntN(c.options.StepBudget))
 	c.stepped = nil
 	h.noteProgress(progress)
+	if spilled := h.s.Metrics().SpilledBytes; spilled > h.spilled {
+		c.result.LoopSpilled += spilled - h.spilled
+		h.spilled = spilled
+	}
 	h.setAlarm()
 	switch progress {
 	case subtask.More:

@@ -26,6 +26,9 @@ type Options struct {
 
 	CreditBytes    int64
 	InlineBytesMax int
+	// LoopBytesMax is what the head of a loop keeps in memory; 0 for so much that
+	// all is.
+	LoopBytesMax int64
 	// StepBudget is what Subtask.Step is given; InterruptOdds the probability
 	// per record that mail waits.
 	StepBudget    int
@@ -221,6 +224,9 @@ func Draw(seed uint64) Options {
 			o.Rescales[i].OtherBackend = r.IntN(4) == 0
 		}
 	}
+	if r.IntN(2) == 0 && (o.Job.HasLoop() || o.Second != nil && o.Second.HasLoop()) {
+		o.LoopBytesMax = int64(between(1, 300))
+	}
 	return o
 }
 
@@ -272,8 +278,8 @@ func (o Options) String() string {
 			b.WriteString(x.Flow.String())
 		}
 	}
-	fmt.Fprintf(&b, "cluster: %d TaskManagers with %d slots; credit %d, inline %d, step budget %d, interrupts %g, slow vertex %d by %s, heartbeat timeout %s\n",
-		o.TaskManagers, o.Slots, o.CreditBytes, o.InlineBytesMax, o.StepBudget, o.InterruptOdds, o.SlowVertex, o.SlowMax, o.HeartbeatTimeout)
+	fmt.Fprintf(&b, "cluster: %d TaskManagers with %d slots; credit %d, inline %d, loops %d, step budget %d, interrupts %g, slow vertex %d by %s, heartbeat timeout %s\n",
+		o.TaskManagers, o.Slots, o.CreditBytes, o.InlineBytesMax, o.LoopBytesMax, o.StepBudget, o.InterruptOdds, o.SlowVertex, o.SlowMax, o.HeartbeatTimeout)
 	fmt.Fprintf(&b, "times: fetch %s, link %s, session %s, store %s\n", o.FetchMax, o.LinkMax, o.SessionMax, o.StoreMax)
 	fmt.Fprintf(&b, "checkpoints: every %s, timeout %s, aligned for %s, pause %s, %d at once, retained %d, retention %d, tolerable failures %d\n",
 		o.Interval, o.Timeout, o.AlignedTimeout, o.MinPause, o.MaxConcurrent, o.Retained, o.Retention, o.TolerableFailures)

@@ -111,7 +111,7 @@ func TestSim(t *testing.T) {
 		"stopped job without end": total.Stops, "run of two jobs": total.Beside,
 		"output record that came again in at-least-once mode": total.Duplicates, "alignment that timed out": total.TimedOut,
 		"record in flight in a checkpoint": total.InFlight, "restored record in flight": total.RestoredInFlight,
-		"record in flight given away by key": total.Rekeyed, "drained stop": total.Drains, "record logged by a loop": total.LoopLogged, "loop that ended": total.LoopsEnded,
+		"record in flight given away by key": total.Rekeyed, "drained stop": total.Drains, "record logged by a loop": total.LoopLogged, "byte that a loop put on disk": int(total.LoopSpilled), "loop that ended": total.LoopsEnded,
 		"fallback": total.Fallbacks, "transaction taken back": total.Revoked, "job that failed for a corrupt checkpoint": total.FailedCorrupt,
 	} {
 		if n == 0 {

@@ -26,6 +26,7 @@ func (r *Result) add(o Result) {
 	r.Drains += o.Drains
 	r.LoopLogged += o.LoopLogged
 	r.LoopsEnded += o.LoopsEnded
+	r.LoopSpilled += o.LoopSpilled
 	for mode := range r.Modes {
 		r.Modes[mode] += o.Modes[mode]
 	}
@@ -70,8 +71,8 @@ func (r Result) totals() string {
 	for mode := range r.Modes {
 		fmt.Fprintf(&b, " %s=%d", simjob.Mode(mode), r.Modes[mode])
 	}
-	fmt.Fprintf(&b, "; %d alignments timed out, %d records in flight stored, %d restored, %d parts given away by key; %d records came out again, %d stops drained; %d records logged by loops, %d heads of loops ended",
-		r.TimedOut, r.InFlight, r.RestoredInFlight, r.Rekeyed, r.Duplicates, r.Drains, r.LoopLogged, r.LoopsEnded)
+	fmt.Fprintf(&b, "; %d alignments timed out, %d records in flight stored, %d restored, %d parts given away by key; %d records came out again, %d stops drained; %d records logged by loops, %d bytes put on disk by them, %d heads of loops ended",
+		r.TimedOut, r.InFlight, r.RestoredInFlight, r.Rekeyed, r.Duplicates, r.Drains, r.LoopLogged, r.LoopSpilled, r.LoopsEnded)
 	b.WriteString("\nrescales:")
 	for kind := range rescaleKinds {
 		fmt.Fprintf(&b, " %s=%d", kind, r.Rescales[kind])

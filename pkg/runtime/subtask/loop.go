@@ -1,6 +1,7 @@
 package subtask
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +28,9 @@ type loopHead struct {
 	// inputEnded: all forward inputs have ended. What is in the loop still goes
 	// round, until EndLoop.
 	inputEnded bool
-	// queued is what of the feedback channels is in memory.
-	queued int64
+	// queued is what of the feedback channels is in memory, and queuedMax the most
+	// that may be.
+	queued, queuedMax int64
 	// onDisk is the number of frames that wait on disk. While there are any, the
 	// head takes no records from outside: a loop that gets more than it lets out
 	// slows its input down, as any slow operator does.
@@ -39,8 +41,8 @@ type loopHead struct {
 }
 
 const (
-	// loopBytesMax is how much of what comes round a head keeps in memory: as
-	// much as some hundred frames, so that only a loop which is full spills.
+	// loopBytesMax is Config.LoopBytesMax where that is not set: as much as some
+	// hundred frames, so that only a loop which is full spills.
 	loopBytesMax = 4 << 20
 	// loopBytesMaxDiskless is for subtasks without a directory, which fail when
 	// more than this comes round before they get to it.
@@ -49,6 +51,7 @@ const (
 
 func (l *loopHead) init(s *Subtask) {
 	l.s = s
+	l.queuedMax = cmp.Or(s.cfg.LoopBytesMax, loopBytesMax)
 	for ch := range s.in.channels {
 		l.isHead = l.isHead || s.in.channels[ch].kind == align.Feedback
 	}
@@ -59,7 +62,7 @@ func (l *loopHead) init(s *Subtask) {
 func (l *loopHead) received(ch int, f *element.Frame) bool {
 	l.s.host.Grant(ch, int64(len(f.Data)))
 	l.queued += int64(len(f.Data))
-	if l.queued <= loopBytesMax {
+	if l.queued <= l.queuedMax {
 		return true
 	}
 	if l.s.cfg.Dir == "" {

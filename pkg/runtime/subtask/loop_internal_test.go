@@ -27,7 +27,7 @@ func TestFullLoopsGoToDiskAndComeBackInOrder(t *testing.T) {
 	host := &grants{}
 	s := &Subtask{cfg: Config{Dir: dir}, host: host}
 	l := &s.loop
-	l.s = s
+	l.init(s)
 	var queue []element.Frame
 	var sent int64
 	for i := range 300 {

@@ -68,6 +68,9 @@ type Config struct {
 	// InFlightBytesMax is execution.checkpointing.unaligned.max-channel-state:
 	// how many bytes of records in flight a snapshot may hold in memory.
 	InFlightBytesMax int64
+	// LoopBytesMax is how much of what comes round a loop its head keeps in
+	// memory before it puts more on disk; 0 for 4 MiB.
+	LoopBytesMax int64
 	// Aligner, if not nil, stands in for align.New: the simulator plants bugs
 	// with it.
 	Aligner func(kinds []align.ChannelKind) Aligner
