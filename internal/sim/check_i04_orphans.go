@@ -116,8 +116,8 @@ func (c *cluster) checkOrphans() {
 		}
 		switch {
 		case c.checks.referenced[object.Name], strings.HasPrefix(object.Name, ha):
-		case c.isBeyondSweeps(object.Name), c.isWithheld(object.Name), c.isHeldByLeftover(object.Name):
-			c.trace.add("%s stays behind, written by a process that had been replaced", object.Name)
+		case c.isBeyondSweeps(object.Name), c.checks.revenant[object.Name], c.isWithheld(object.Name), c.isHeldByLeftover(object.Name):
+			c.trace.add("%s stays behind, written by a process that had been replaced, or too late", object.Name)
 			c.result.Leftovers++
 		default:
 			c.fail("I4", "%s stays behind", object.Name)

@@ -38,6 +38,9 @@ type checks struct {
 	// deleted are the objects that were deleted, written when the others were.
 	deleted map[string]bool
 	written map[string]time.Duration
+	// revenant are objects that a write has made again which came late, after
+	// its repetition had long succeeded and what that wrote was deleted.
+	revenant map[string]bool
 	// damaged has what was in the objects that a fault has damaged.
 	damaged map[string][]byte
 	// abandoned are transactions of checkpoints that a job has fallen back
@@ -58,7 +61,8 @@ func newChecks() checks {
 		attempts:    map[attemptName]*attemptCheck{},
 		unpublished: map[checkpointName]ids.FencingToken{},
 		triggered:   map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
-		written: map[string]time.Duration{}, swept: map[string]time.Duration{}, unswept: map[string]bool{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
+		revenant: map[string]bool{},
+		written:  map[string]time.Duration{}, swept: map[string]time.Duration{}, unswept: map[string]bool{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
 	}
 }
 

@@ -151,6 +151,8 @@ func (o *observed) PutIf(ctx context.Context, name string, content []byte, cond 
 		o.c.after(o.c.between(o.c.options.StoreMax, 2*time.Second), "late write", func() {
 			if _, err := o.put(context.Background(), name, content, cond); err != nil {
 				o.c.trace.add("store: late put-if %s fails: %v", name, err)
+			} else if o.c.checks.deleted[name] {
+				o.c.checks.revenant[name] = true
 			}
 		})
 		return "", &objectstore.Error{Op: "put-if", URI: o.URI(name), Err: objectstore.ErrUnknownOutcome}
