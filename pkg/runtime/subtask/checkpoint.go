@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
@@ -159,10 +158,8 @@ type snapshots struct {
 	alarm alarm
 	// triggered is the newest one that a source was triggered for.
 	triggered ids.CheckpointID
-	// begun is the newest checkpoint that a barrier has come of, and when.
-	begun     ids.CheckpointID
-	beganAt   time.Time
-	beganWith int64 // bytes processed until then
+	// begun are the newest checkpoints that barriers have come of, by ID.
+	begun []begun
 	// givenUp are checkpoints that were aborted before their trigger came. The
 	// coordinator has few under way, so more need not be remembered.
 	givenUp []ids.CheckpointID
