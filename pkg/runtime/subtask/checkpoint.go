@@ -51,7 +51,7 @@ func (s *Subtask) take(a align.Action) {
 	passed := s.passedOn(b)
 	t := &taken{
 		barrier: b, endOfData: s.endedState(), frozen: make([]operator.Frozen, len(s.chain.Operators)),
-		watermarks: s.time.stored(), emitted: s.emitted(b), inputEnded: s.loop.inputEnded, base: s.files.begin(b.Base),
+		watermarks: s.time.stored(), emitted: s.emitted(b), loopIsOver: s.loop.isOver(), base: s.files.begin(b.Base),
 		flight: s.beginFlight(a, passed.AlignedTimeout),
 	}
 	began := s.measureTaken(t)
@@ -115,8 +115,8 @@ type taken struct {
 	// the watermarks that go with it.
 	flight  *flight
 	emitted []snapshot.EmittedWatermark
-	// inputEnded: the forward inputs of a loop's head had ended.
-	inputEnded bool
+	// loopIsOver: the subtask is of a loop, which nothing came into any more.
+	loopIsOver bool
 	// written is the state of the operators once it is stored, by writer, with
 	// files; nil before.
 	written *snapshot.SubtaskState
@@ -304,8 +304,8 @@ func (s *Subtask) acknowledge(t *taken) {
 	state.Emitted = t.emitted
 	if f != nil {
 		state.InFlight = f.parts
-		state.LoopIsEmpty = t.inputEnded && !f.looped && !t.givenUp
 	}
+	state.LoopIsEmpty = t.loopIsOver && (f == nil || !f.looped) && !t.givenUp
 	if !s.snapshot.isGivenUp(id) && !t.givenUp {
 		s.files.put(id, t.writer.files)
 	}
