@@ -199,9 +199,13 @@ func (s *Subtask) checkFlight(t *taken) {
 	}
 	limit := s.cfg.InFlightBytesMax
 	t.declined = true
+	instead := "leave the checkpoint aligned"
+	if t.flight.looped {
+		instead = "let less into the loop at a time"
+	}
 	s.host.Report(DeclineReport{Checkpoint: t.barrier.Checkpoint, Reason: fmt.Sprintf(
 		"more than %d bytes of records are in flight in front of the barrier: raise execution.checkpointing.unaligned.max-channel-state, "+
-			"or leave the checkpoint aligned", limit)})
+			"or %s", limit, instead)})
 	s.giveUp(t.barrier.Checkpoint)
 }
 

@@ -2,6 +2,7 @@ package subtask
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,7 +66,8 @@ func (*reports) Grant(int, int64)    {}
 // head open, as with several checkpoints at once: when one outgrows its bound
 // the other goes on collecting, that very frame included.
 func TestASnapshotThatHoldsTooMuchTakesNothingFromTheNext(t *testing.T) {
-	s := &Subtask{cfg: Config{InFlightBytesMax: 8}, host: &reports{}}
+	host := &reports{}
+	s := &Subtask{cfg: Config{InFlightBytesMax: 8}, host: host}
 	s.in.channels = []inputChannel{{kind: align.Feedback}}
 	s.loop.s = s
 	open := func(bytes int64) *taken {
@@ -82,6 +84,10 @@ func TestASnapshotThatHoldsTooMuchTakesNothingFromTheNext(t *testing.T) {
 	}
 	if !first.declined {
 		t.Error("the first snapshot holds more than it may")
+	}
+	// It was aligned: that is no advice.
+	if d, ok := host.all[0].(DeclineReport); !ok || strings.Contains(d.Reason, "leave the checkpoint aligned") {
+		t.Errorf("it is declined with %+v", host.all[0])
 	}
 	if second.flight.bytes != 3 || third.flight.bytes != 3 {
 		t.Errorf("the others have %d and %d bytes of the frame, want 3 each", second.flight.bytes, third.flight.bytes)
