@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weirstream/weir/internal/invariant"
@@ -10,12 +11,13 @@ import (
 
 // loops is how far the loops of the attempt have come to their end.
 //
-// A loop is empty for good when its head has no forward input any more and a
-// checkpoint finds nothing in it: no record in the log of any of its head's
-// subtasks, and none in flight anywhere. What a loop's operators emit they emit
-// for a record, or a timer that is due when event time has ended, which it has;
-// so nothing comes into it again, and it may be told to end. Until that
-// checkpoint, one follows the other.
+// A loop is empty for good when nothing comes into it from elsewhere any more and
+// a checkpoint finds nothing in it: no record in the log of any of its head's
+// subtasks, none in flight anywhere, and in the snapshots of all its subtasks
+// event time has ended, with the timers fired that were due then. (A barrier that
+// overtakes may be in front of the last watermark.) What a loop's operators emit
+// they emit for a record or a timer; so nothing comes into it again, and it may
+// be told to end. Until that checkpoint, one follows the other.
 type loops struct {
 	// ended are the heads that were told, by vertex.
 	ended map[ids.VertexID]bool
@@ -62,11 +64,31 @@ func (c *Coordinator) waitingLoops() []ids.VertexID {
 			all = all && (status == RunningInputEnded || status == RunningEndOfData)
 			waits = waits || status == RunningInputEnded
 		}
-		if all && waits {
+		if all && waits && c.nothingComesInto(id) {
 			heads = append(heads, id)
 		}
 	}
 	return heads
+}
+
+// nothingComesInto reports whether all has ended that the body of a loop gets
+// from elsewhere than the loop.
+func (c *Coordinator) nothingComesInto(head ids.VertexID) bool {
+	loop := c.graph.Loop(head)
+	for _, v := range loop {
+		for _, e := range c.graph.Vertices[v].Inputs {
+			from := c.graph.Edges[e].From
+			if v == head || slices.Contains(loop, from) {
+				continue
+			}
+			for i := range c.graph.Vertices[from].Parallelism {
+				if c.attempt.status[c.layout.first[from]+i] != RunningEndOfData {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // wantsLoopCheck reports whether a checkpoint is due that looks whether a loop
@@ -111,9 +133,11 @@ func (c *Coordinator) emptyLoops(p *pendingCheckpoint) []ids.VertexID {
 			continue
 		}
 		empty := true
-		for i := range c.graph.Vertices[v].Parallelism {
-			ack := p.acks[c.layout.first[v]+i]
-			empty = empty && (ack.LoopIsEmpty || ack.EndOfData)
+		for _, member := range c.graph.Loop(ids.VertexID(v)) {
+			for i := range c.graph.Vertices[member].Parallelism {
+				ack := p.acks[c.layout.first[member]+i]
+				empty = empty && (ack.LoopIsEmpty || ack.EndOfData)
+			}
 		}
 		if empty {
 			heads = append(heads, ids.VertexID(v))

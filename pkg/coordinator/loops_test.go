@@ -94,7 +94,7 @@ func TestLoopsOfWhichSomeHeadsHadEndedAreEnded(t *testing.T) {
 	if c.checkLoops(now); !c.wantsLoopCheck() {
 		t.Fatal("nobody looks into the loop")
 	}
-	acks := []*snapshot.SubtaskState{{EndOfData: true}, {EndOfData: true}, {LoopIsEmpty: true}, {}}
+	acks := []*snapshot.SubtaskState{{EndOfData: true}, {EndOfData: true}, {LoopIsEmpty: true}, {LoopIsEmpty: true}}
 	if heads := c.emptyLoops(&pendingCheckpoint{acks: acks}); len(heads) != 1 {
 		t.Errorf("heads %v are found empty, want the one", heads)
 	}
@@ -124,8 +124,9 @@ func TestOnlyEmptyLoopsAreEnded(t *testing.T) {
 	}
 	file := snapshot.InFlight{Handle: snapshot.StateHandle{Name: "chk-5/x", Size: 3}, Parts: []snapshot.ChannelPart{{Edge: 1, Length: 3}}}
 	for what, acks := range map[string][]*snapshot.SubtaskState{
-		"records came round one head":       {ack(0, false), ack(1, true), ack(2, false), ack(3, false)},
-		"records are in flight in its body": {ack(0, false), ack(1, true), ack(2, true), ack(3, false, file)},
+		"records came round one head":       {ack(0, false), ack(1, true), ack(2, false), ack(3, true)},
+		"records are in flight in its body": {ack(0, false), ack(1, true), ack(2, true), ack(3, true, file)},
+		"a timer is left in its body":       {ack(0, false), ack(1, true), ack(2, true), ack(3, false)},
 	} {
 		c := loopCoordinator(t)
 		if heads := c.emptyLoops(&pendingCheckpoint{acks: acks}); len(heads) > 0 {
@@ -133,7 +134,7 @@ func TestOnlyEmptyLoopsAreEnded(t *testing.T) {
 		}
 	}
 	c := loopCoordinator(t)
-	p := &pendingCheckpoint{id: 5, attempt: c.attempt.id, acks: []*snapshot.SubtaskState{ack(0, false), ack(1, true), ack(2, true), ack(3, false)}}
+	p := &pendingCheckpoint{id: 5, attempt: c.attempt.id, acks: []*snapshot.SubtaskState{ack(0, false), ack(1, true), ack(2, true), ack(3, true)}}
 	p.emptyLoops = c.emptyLoops(p)
 	c.endEmptyLoops(p)
 	if len(c.effects) != 1 || c.effects[0].String() != "EndLoops @tm checkpoint=5 heads=[1/0 1/1]" {

@@ -109,6 +109,37 @@ func (g *ExecutionGraph) IsLoopHead(v ids.VertexID) bool {
 	return false
 }
 
+// Loop lists the vertices of the loop that a vertex is headed by the head of,
+// in order, itself first: those that its records reach and that lead back to
+// it. It is empty for other vertices.
+func (g *ExecutionGraph) Loop(head ids.VertexID) []ids.VertexID {
+	if !g.IsLoopHead(head) {
+		return nil
+	}
+	reached, leads := make([]bool, len(g.Vertices)), make([]bool, len(g.Vertices))
+	reached[head] = true
+	for v := range g.Vertices {
+		for _, i := range g.Vertices[v].Outputs {
+			if e := &g.Edges[i]; !e.Edge.Feedback {
+				reached[e.To] = reached[e.To] || reached[v]
+			}
+		}
+	}
+	for v := len(g.Vertices) - 1; v >= 0; v-- {
+		for _, i := range g.Vertices[v].Outputs {
+			e := &g.Edges[i]
+			leads[v] = leads[v] || e.Edge.Feedback && e.To == head || !e.Edge.Feedback && leads[e.To]
+		}
+	}
+	var loop []ids.VertexID
+	for v := range g.Vertices {
+		if reached[v] && (leads[v] || ids.VertexID(v) == head) {
+			loop = append(loop, ids.VertexID(v))
+		}
+	}
+	return loop
+}
+
 // ChannelCount is the number of channels of an edge over all subtasks.
 func (g *ExecutionGraph) ChannelCount(edge int) int {
 	e := &g.Edges[edge]

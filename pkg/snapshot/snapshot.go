@@ -152,9 +152,10 @@ type SubtaskState struct {
 	// Emitted has the watermarks of the outgoing edges that records may be in
 	// flight on.
 	Emitted []EmittedWatermark
-	// LoopIsEmpty is set by the head of a loop whose forward inputs have ended,
-	// and which nothing has come round to between its barrier and that barrier's
-	// return.
+	// LoopIsEmpty is set by subtasks of a loop in which event time has come to its
+	// end: nothing comes in any more, and no timer is left that was due. The head
+	// sets it if moreover nothing has come round to it between its barrier and that
+	// barrier's return.
 	LoopIsEmpty bool
 }
 

@@ -18,8 +18,8 @@ import (
 // has those that were on their way. They may be at any subtask in any order; only
 // those of one key stay in order on each stretch. The watermark of the loop is that
 // of its input: what comes round does not hold it back, and may be late.
-// When the input has ended, and a checkpoint finds the loop empty, it ends too. The
-// body's operators may not emit anything in Finish that would go round.
+// When the input has ended, with all that the body gets from elsewhere, and a
+// checkpoint finds the loop empty, it ends too. The body's operators may not emit anything in Finish that would go round.
 //
 // The head never refuses what comes round: what it cannot pass on waits, in
 // memory and then on local disk. Loops cannot be nested.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
@@ -52,7 +51,7 @@ func (s *Subtask) take(a align.Action) {
 	passed := s.passedOn(b)
 	t := &taken{
 		barrier: b, endOfData: s.endedState(), frozen: make([]operator.Frozen, len(s.chain.Operators)),
-		watermarks: s.time.stored(), emitted: s.emitted(b), inputEnded: s.loop.inputEnded, base: s.files.begin(b.Base),
+		watermarks: s.time.stored(), emitted: s.emitted(b), loopIsOver: s.loop.isOver(), base: s.files.begin(b.Base),
 		flight: s.beginFlight(a, passed.AlignedTimeout),
 	}
 	began := s.measureTaken(t)
@@ -116,8 +115,8 @@ type taken struct {
 	// the watermarks that go with it.
 	flight  *flight
 	emitted []snapshot.EmittedWatermark
-	// inputEnded: the forward inputs of a loop's head had ended.
-	inputEnded bool
+	// loopIsOver: the subtask is of a loop, which nothing came into any more.
+	loopIsOver bool
 	// written is the state of the operators once it is stored, by writer, with
 	// files; nil before.
 	written *snapshot.SubtaskState
@@ -159,10 +158,8 @@ type snapshots struct {
 	alarm alarm
 	// triggered is the newest one that a source was triggered for.
 	triggered ids.CheckpointID
-	// begun is the newest checkpoint that a barrier has come of, and when.
-	begun     ids.CheckpointID
-	beganAt   time.Time
-	beganWith int64 // bytes processed until then
+	// begun are the newest checkpoints that barriers have come of, by ID.
+	begun []begun
 	// givenUp are checkpoints that were aborted before their trigger came. The
 	// coordinator has few under way, so more need not be remembered.
 	givenUp []ids.CheckpointID
@@ -307,8 +304,8 @@ func (s *Subtask) acknowledge(t *taken) {
 	state.Emitted = t.emitted
 	if f != nil {
 		state.InFlight = f.parts
-		state.LoopIsEmpty = t.inputEnded && !f.looped && !t.givenUp
 	}
+	state.LoopIsEmpty = t.loopIsOver && (f == nil || !f.looped) && !t.givenUp
 	if !s.snapshot.isGivenUp(id) && !t.givenUp {
 		s.files.put(id, t.writer.files)
 	}

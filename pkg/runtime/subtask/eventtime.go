@@ -2,6 +2,7 @@ package subtask
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/operator"
@@ -191,7 +192,9 @@ func (e *eventTime) fireEventTime() bool {
 	for i := range s.chain.Operators {
 		op := &s.chain.Operators[i]
 		w := op.Context.Watermark
-		if w == e.reached[i] {
+		// Behind the last watermark, what goes round a loop may register timers
+		// that no other watermark would fire.
+		if w == e.reached[i] && (w != watermark.Max || op.Instance.Timed == nil) {
 			continue
 		}
 		// What ended before the restored checkpoint has emitted all it will.
@@ -212,6 +215,12 @@ func (e *eventTime) fireEventTime() bool {
 		}
 	}
 	return true
+}
+
+// isAtEnd reports whether event time has come to its end for all operators: no
+// timer of it is left, and no channel brings one more but for what goes round.
+func (e *eventTime) isAtEnd() bool {
+	return !e.firing && e.valve.IsAtEnd() && !slices.ContainsFunc(e.reached, func(w int64) bool { return w != watermark.Max })
 }
 
 // fireProcessingTime fires what is due by the clock.
@@ -251,15 +260,28 @@ func (e *eventTime) pass(op int, w int64) {
 		}
 	}
 	// The end of data, which follows, says the same as the last watermark; but
-	// not soon where records may still go round a loop.
-	if w != watermark.Max || e.s.loop.isHead && !e.s.ending {
-		e.emit(op, element.Frame{Kind: element.WatermarkKind, Watermark: w})
+	// not soon where records may still go round a loop. Behind the loop it has
+	// not come before they have left.
+	f := element.Frame{Kind: element.WatermarkKind, Watermark: w}
+	switch {
+	case w != watermark.Max:
+		e.emit(op, f)
+	case !e.s.ending:
+		e.emitTo(op, f, func(n int) bool { return e.s.loop.inner[n] })
 	}
 }
 
 // emit puts a control element behind what an operator has collected.
 func (e *eventTime) emit(op int, f element.Frame) {
+	e.emitTo(op, f, func(int) bool { return true })
+}
+
+// emitTo is emit on some of the operator's outputs.
+func (e *eventTime) emitTo(op int, f element.Frame, isTo func(output int) bool) {
 	for _, n := range e.s.chain.Operators[op].Writers {
+		if !isTo(n) {
+			continue
+		}
 		for ch := range e.s.out.edges[n] {
 			e.s.chain.Writers[n].Cut(ch)
 			e.s.out.Emit(n, ch, f)

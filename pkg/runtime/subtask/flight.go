@@ -167,9 +167,16 @@ func (f *flight) collect(ch int, kind align.ChannelKind, x *element.Frame, offse
 // that collect them, and keeps a loop's within its memory. It reports whether
 // the subtask goes on.
 func (s *Subtask) received(ch int, f *element.Frame) bool {
+	full := false
 	for _, t := range s.snapshot.open {
 		if fl := t.flight; fl != nil && fl.collecting && fl.open[ch] {
 			fl.collect(ch, s.in.channels[ch].kind, f, 0)
+			full = full || s.holdsTooMuch(t)
+		}
+	}
+	if full {
+		// Not in the loop above: what is declined may leave those that are open.
+		for _, t := range slices.Clone(s.snapshot.open) {
 			s.checkFlight(t)
 		}
 	}
@@ -179,16 +186,26 @@ func (s *Subtask) received(ch int, f *element.Frame) bool {
 	return true
 }
 
+// holdsTooMuch reports whether a snapshot has more in flight than it may hold.
+func (s *Subtask) holdsTooMuch(t *taken) bool {
+	limit := s.cfg.InFlightBytesMax
+	return limit > 0 && t.flight != nil && t.flight.bytes > limit && !t.declined
+}
+
 // checkFlight declines a snapshot that has more in flight than it may hold.
 func (s *Subtask) checkFlight(t *taken) {
-	limit := s.cfg.InFlightBytesMax
-	if limit <= 0 || t.flight.bytes <= limit || t.declined {
+	if !s.holdsTooMuch(t) {
 		return
 	}
+	limit := s.cfg.InFlightBytesMax
 	t.declined = true
+	instead := "leave the checkpoint aligned"
+	if t.flight.looped {
+		instead = "let less into the loop at a time"
+	}
 	s.host.Report(DeclineReport{Checkpoint: t.barrier.Checkpoint, Reason: fmt.Sprintf(
 		"more than %d bytes of records are in flight in front of the barrier: raise execution.checkpointing.unaligned.max-channel-state, "+
-			"or leave the checkpoint aligned", limit)})
+			"or %s", limit, instead)})
 	s.giveUp(t.barrier.Checkpoint)
 }
 
@@ -292,8 +309,8 @@ func (s *Subtask) flightChanged(t *taken) {
 		return
 	}
 	s.measureTo(t)
+	s.acknowledge(t) // first: with nothing in flight there is nothing to write
 	s.writeNext()
-	s.acknowledge(t)
 }
 
 // emitted are the watermarks that a snapshot has to have, since they may be in

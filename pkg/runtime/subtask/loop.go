@@ -7,15 +7,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/runtime/align"
 	"github.com/weirstream/weir/pkg/runtime/watermark"
 )
 
-// loopHead is what the head of a loop does besides: it takes what comes round
+// loopHead is what a subtask of a loop does besides, first of all the head of one: it takes what comes round
 // at once, whatever it can pass on itself, so that a full loop does not wait for
 // itself. What it cannot keep in memory goes to disk.
 //
@@ -25,6 +27,10 @@ import (
 type loopHead struct {
 	s      *Subtask
 	isHead bool
+	// isMember: the subtask is of a loop, its head or not. inner are its outputs
+	// that lead on in the loop, but not back to the head.
+	isMember bool
+	inner    []bool
 	// inputEnded: all forward inputs have ended. What is in the loop still goes
 	// round, until EndLoop.
 	inputEnded bool
@@ -54,6 +60,20 @@ func (l *loopHead) init(s *Subtask) {
 	l.queuedMax = cmp.Or(s.cfg.LoopBytesMax, loopBytesMax)
 	for ch := range s.in.channels {
 		l.isHead = l.isHead || s.in.channels[ch].kind == align.Feedback
+	}
+	g := s.cfg.Graph
+	outputs := g.Vertices[s.id.Vertex].Outputs
+	l.inner = make([]bool, len(outputs))
+	for v := range g.Vertices {
+		loop := g.Loop(ids.VertexID(v))
+		if !slices.Contains(loop, s.id.Vertex) {
+			continue
+		}
+		l.isMember = true
+		for n, i := range outputs {
+			e := &g.Edges[i]
+			l.inner[n] = l.inner[n] || !e.Edge.Feedback && slices.Contains(loop, e.To)
+		}
 	}
 }
 
@@ -117,6 +137,13 @@ func (l *loopHead) endInput() {
 	l.inputEnded = true
 	l.s.time.reach(0, watermark.Max)
 	l.s.host.Report(StatusReport{Status: coordinator.RunningInputEnded})
+}
+
+// isOver reports whether the subtask has nothing to send round a loop but for
+// what still comes round: for a record or a timer operators emit, and there is
+// none.
+func (l *loopHead) isOver() bool {
+	return l.isMember && (l.inputEnded || !l.isHead) && l.s.time.isAtEnd()
 }
 
 // EndLoop ends the loop that the subtask is the head of: its inputs have ended,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/runtime/align"
+	"github.com/weirstream/weir/pkg/runtime/watermark"
 )
 
 // grants counts the credit that a subtask gives.
@@ -119,4 +120,36 @@ func TestFullLoopsTakeNothingFromOutside(t *testing.T) {
 	if _, _, ok := in.next(false); ok {
 		t.Error("something is left")
 	}
+}
+
+// A barrier that overtakes may take the snapshot of a loop's body in front of the
+// last watermark, or while timers fire: then the loop is not over.
+func TestALoopIsNotOverWhileTimersAreLeft(t *testing.T) {
+	s := &Subtask{}
+	s.loop.s, s.loop.isMember = s, true
+	s.time.s, s.time.valve, s.time.reached = s, watermark.NewValve(2), []int64{watermark.None, watermark.None}
+	over := func(want bool, what string) {
+		t.Helper()
+		if s.loop.isOver() != want {
+			t.Errorf("%s, and that it is over is %t", what, !want)
+		}
+	}
+	over(false, "the last watermark has not come")
+	s.time.valve.Watermark(0, watermark.Max)
+	s.time.valve.Status(1, true)
+	s.time.reached = []int64{watermark.Max, watermark.Max}
+	over(false, "a channel is idle, which is not its end")
+	s.time.valve.End(1)
+	s.time.reached[1] = 7
+	over(false, "the second operator's timers have not fired")
+	s.time.reached[1], s.time.firing = watermark.Max, true
+	over(false, "there are timers to be fired")
+	s.time.firing = false
+	over(true, "nothing is left")
+	s.loop.isHead = true
+	over(false, "the inputs of a head have not ended")
+	s.loop.inputEnded = true
+	over(true, "they have")
+	s.loop.isMember = false
+	over(false, "the subtask is of no loop")
 }

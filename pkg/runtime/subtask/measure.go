@@ -1,6 +1,7 @@
 package subtask
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weirstream/weir/pkg/element"
@@ -22,11 +23,29 @@ func (s *Subtask) clock() time.Time {
 	return s.cfg.Clock()
 }
 
-// measureFrom follows the first barrier of a checkpoint.
+// begun is how it was when the first barrier of a checkpoint came.
+type begun struct {
+	id    ids.CheckpointID
+	at    time.Time
+	bytes int64 // processed until then
+}
+
+// begunMax bounds the checkpoints whose beginning is remembered: those that are
+// given up before they are taken never ask for it, and the coordinator has
+// few under way at once.
+const begunMax = 16
+
+// measureFrom follows a barrier that has come: the first of a checkpoint begins
+// its alignment.
 func (s *Subtask) measureFrom(id ids.CheckpointID) {
-	if q := &s.snapshot; id > q.begun {
-		q.begun, q.beganAt, q.beganWith = id, s.clock(), s.bytesIn
+	q := &s.snapshot
+	if n := len(q.begun); n > 0 && id <= q.begun[n-1].id {
+		return // not its first: barriers come in the order of their IDs
 	}
+	if len(q.begun) == begunMax {
+		q.begun = slices.Delete(q.begun, 0, 1)
+	}
+	q.begun = append(q.begun, begun{id: id, at: s.clock(), bytes: s.bytesIn})
 }
 
 // measureTaken begins the synchronous part of a snapshot and returns when.
@@ -34,9 +53,11 @@ func (s *Subtask) measureTaken(t *taken) time.Time {
 	now := s.clock()
 	t.stats.Unaligned = t.barrier.Alignment == element.Unaligned
 	t.measured.bytes = s.bytesIn
-	if q := &s.snapshot; q.begun == t.barrier.Checkpoint {
-		t.stats.Alignment = now.Sub(q.beganAt)
-		t.measured.bytes = q.beganWith
+	for _, b := range s.snapshot.begun {
+		if b.id == t.barrier.Checkpoint {
+			t.stats.Alignment = now.Sub(b.at)
+			t.measured.bytes = b.bytes
+		}
 	}
 	t.stats.ProcessedBytes = s.bytesIn - t.measured.bytes
 	return now

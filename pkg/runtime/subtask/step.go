@@ -261,6 +261,9 @@ func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 	if c.offset < len(f.Data) {
 		return
 	}
+	if s.loop.isMember && s.time.valve.IsAtEnd() {
+		s.time.firing = true // what it has registered timers for has come
+	}
 	size := int64(len(f.Data))
 	f.Free()
 	c.queue.pop()

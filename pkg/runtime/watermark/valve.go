@@ -1,6 +1,9 @@
 package watermark
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // The ends of event time.
 const (
@@ -38,6 +41,12 @@ func NewValve(channels int) *Valve {
 // Current is the combined watermark, and whether all channels that have not
 // ended are idle.
 func (v *Valve) Current() (watermark int64, idle bool) { return v.out, v.idle }
+
+// IsAtEnd reports whether event time has come to its end on all channels: an
+// idle one that has not may still deliver something.
+func (v *Valve) IsAtEnd() bool {
+	return !slices.ContainsFunc(v.channels, func(c channel) bool { return !c.ended && c.watermark != Max })
+}
 
 // Watermark takes the watermark of a channel. One that goes back, as the
 // first ones after a restore may, is ignored.
