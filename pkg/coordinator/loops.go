@@ -146,8 +146,13 @@ func (c *Coordinator) emptyLoops(p *pendingCheckpoint) []ids.VertexID {
 	return heads
 }
 
-// endEmptyLoops tells the heads that a published checkpoint has found empty.
+// endEmptyLoops tells the heads that a published checkpoint has found empty. Those
+// that the savepoint of a stop has found are ended by the job that goes on from it:
+// what they emit at their end would be here behind the last commit.
 func (c *Coordinator) endEmptyLoops(p *pendingCheckpoint) {
+	if p.kind == snapshot.StopSavepoint {
+		return
+	}
 	a := &c.attempt
 	for _, v := range p.emptyLoops {
 		if a.loops.ended[v] {

@@ -136,6 +136,11 @@ func TestOnlyEmptyLoopsAreEnded(t *testing.T) {
 	c := loopCoordinator(t)
 	p := &pendingCheckpoint{id: 5, attempt: c.attempt.id, acks: []*snapshot.SubtaskState{ack(0, false), ack(1, true), ack(2, true), ack(3, true)}}
 	p.emptyLoops = c.emptyLoops(p)
+	stop := *p
+	stop.kind = snapshot.StopSavepoint
+	if c.endEmptyLoops(&stop); len(c.effects) > 0 {
+		t.Errorf("a stop ends the loop: %v", c.effects)
+	}
 	c.endEmptyLoops(p)
 	if len(c.effects) != 1 || c.effects[0].String() != "EndLoops @tm checkpoint=5 heads=[1/0 1/1]" {
 		t.Fatalf("effects are %v", c.effects)

@@ -161,6 +161,7 @@ func validateLoops(g JobGraph, byUID map[ids.OperatorUID]int, order []int) error
 		}
 		closed[byUID[e.To]] = true
 	}
+	loopOf := make(map[int]ids.OperatorUID)
 	for i, op := range g.Operators {
 		if op.Kind != IterateOperator {
 			continue
@@ -173,6 +174,11 @@ func validateLoops(g JobGraph, byUID map[ids.OperatorUID]int, order []int) error
 				return fmt.Errorf("loop %q is inside of loop %q: loops cannot be nested, since neither would know when the other is empty; make one loop of both",
 					g.Operators[j].UID, op.UID)
 			}
+			if other, inside := loopOf[j]; inside {
+				return fmt.Errorf("operator %q is inside of loops %q and %q: each would wait for the other to be empty; make one loop of both",
+					g.Operators[j].UID, other, op.UID)
+			}
+			loopOf[j] = op.UID
 		}
 	}
 	return nil

@@ -163,10 +163,14 @@ func (f *flight) collect(ch int, kind align.ChannelKind, x *element.Frame, offse
 	f.in[ch] = append(log, segment{data: slices.Clone(data)})
 }
 
-// received takes records that have just come on a channel for the snapshots
-// that collect them, and keeps a loop's within its memory. It reports whether
-// the subtask goes on.
+// received keeps records that have just come on a channel within a loop's memory,
+// and takes them for the snapshots that collect them. It reports whether the
+// subtask goes on.
 func (s *Subtask) received(ch int, f *element.Frame) bool {
+	// First, so that what goes to disk is not copied for every snapshot.
+	if s.in.channels[ch].kind == align.Feedback && !s.loop.received(ch, f) {
+		return false
+	}
 	full := false
 	for _, t := range s.snapshot.open {
 		if fl := t.flight; fl != nil && fl.collecting && fl.open[ch] {
@@ -179,9 +183,6 @@ func (s *Subtask) received(ch int, f *element.Frame) bool {
 		for _, t := range slices.Clone(s.snapshot.open) {
 			s.checkFlight(t)
 		}
-	}
-	if s.in.channels[ch].kind == align.Feedback {
-		return s.loop.received(ch, f)
 	}
 	return true
 }

@@ -2,11 +2,8 @@ package subtask
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/weirstream/weir/pkg/coordinator"
@@ -41,7 +38,7 @@ type loopHead struct {
 	// head takes no records from outside: a loop that gets more than it lets out
 	// slows its input down, as any slow operator does.
 	onDisk int
-	spill  spillFile
+	spill  spill
 	// spilled counts the bytes put on disk.
 	spilled int64
 }
@@ -58,6 +55,7 @@ const (
 func (l *loopHead) init(s *Subtask) {
 	l.s = s
 	l.queuedMax = cmp.Or(s.cfg.LoopBytesMax, loopBytesMax)
+	l.spill = spill{dir: s.cfg.Dir, fileMax: spillShare * l.queuedMax}
 	for ch := range s.in.channels {
 		l.isHead = l.isHead || s.in.channels[ch].kind == align.Feedback
 	}
@@ -95,7 +93,7 @@ func (l *loopHead) received(ch int, f *element.Frame) bool {
 		return true
 	}
 	length := int64(len(f.Data))
-	spilled, err := l.spill.write(l.s.cfg.Dir, f.Data)
+	spilled, err := l.spill.write(f.Data)
 	f.Free()
 	if err != nil {
 		l.s.failed(fmt.Errorf("put records that come round a loop on disk: %w", err), l.s.head().Context.Operator)
@@ -157,69 +155,3 @@ func (s *Subtask) EndLoop() {
 
 // close removes what is on disk.
 func (l *loopHead) close() error { return l.spill.close() }
-
-// spillFile has frames one after the other. Its space is used again when no
-// frame is left in it.
-type spillFile struct {
-	file *os.File
-	end  int64
-	live int // frames that somebody will read
-}
-
-// spilledFrame is a frame on disk. It is its own owner: a frame that is dropped
-// unread frees it.
-type spilledFrame struct {
-	in             *spillFile
-	offset, length int64
-	pins           int
-}
-
-func (x *spillFile) write(dir string, data []byte) (*spilledFrame, error) {
-	if x.file == nil {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
-		file, err := os.OpenFile(filepath.Join(dir, "loop"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		x.file = file
-	}
-	if x.live == 0 {
-		x.end = 0
-	}
-	if _, err := x.file.WriteAt(data, x.end); err != nil {
-		return nil, err
-	}
-	f := &spilledFrame{in: x, offset: x.end, length: int64(len(data)), pins: 1}
-	x.end += f.length
-	x.live++
-	return f, nil
-}
-
-// reader reads the frame; several may be read at once.
-func (f *spilledFrame) reader() io.Reader { return io.NewSectionReader(f.in.file, f.offset, f.length) }
-
-// pin keeps the frame for one more who will read it.
-func (f *spilledFrame) pin() { f.pins++ }
-
-func (f *spilledFrame) unpin() {
-	if f.pins--; f.pins == 0 {
-		f.in.live--
-	}
-}
-
-// Free implements element.Owner.
-func (f *spilledFrame) Free() { f.unpin() }
-
-func (x *spillFile) close() error {
-	if x.file == nil {
-		return nil
-	}
-	err := errors.Join(x.file.Close(), os.Remove(x.file.Name()))
-	x.file = nil
-	if err != nil {
-		return fmt.Errorf("remove what a loop had on disk: %w", err)
-	}
-	return nil
-}

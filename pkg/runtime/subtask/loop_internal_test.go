@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirstream/weir/pkg/element"
+	"github.com/weirstream/weir/pkg/graph"
 	"github.com/weirstream/weir/pkg/runtime/align"
 	"github.com/weirstream/weir/pkg/runtime/watermark"
 )
@@ -26,7 +27,7 @@ func content(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 30_000+i) }
 func TestFullLoopsGoToDiskAndComeBackInOrder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "subtask")
 	host := &grants{}
-	s := &Subtask{cfg: Config{Dir: dir}, host: host}
+	s := &Subtask{cfg: Config{Dir: dir, Graph: &graph.ExecutionGraph{Vertices: make([]graph.Vertex, 1)}}, host: host}
 	l := &s.loop
 	l.init(s)
 	var queue []element.Frame
@@ -62,7 +63,7 @@ func TestFullLoopsGoToDiskAndComeBackInOrder(t *testing.T) {
 		t.Errorf("%d bytes and %d frames on disk are counted in an empty queue", l.queued, l.onDisk)
 	}
 	f := element.Frame{Kind: element.Records, Data: content(7)}
-	again, err := l.spill.write(dir, f.Data)
+	again, err := l.spill.write(f.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestFullLoopsGoToDiskAndComeBackInOrder(t *testing.T) {
 	}
 	again.Free()
 	last.unpin()
-	if once, err := l.spill.write(dir, f.Data); err != nil || once.offset != 0 {
+	if once, err := l.spill.write(f.Data); err != nil || once.offset != 0 {
 		t.Errorf("an empty file is written on at %+v, %v", once, err)
 	}
 	if err := l.close(); err != nil {
@@ -152,4 +153,42 @@ func TestALoopIsNotOverWhileTimersAreLeft(t *testing.T) {
 	over(true, "they have")
 	s.loop.isMember = false
 	over(false, "the subtask is of no loop")
+}
+
+// A loop that never gets empty goes on for ever on the disk that its content takes.
+func TestFilesOfALoopGoWhenTheyAreRead(t *testing.T) {
+	dir := t.TempDir()
+	x := spill{dir: dir, fileMax: 100}
+	var queue []*spilledFrame
+	read := func() {
+		t.Helper()
+		data, err := io.ReadAll(queue[0].reader())
+		if err != nil || len(data) != 30 {
+			t.Fatalf("read %d bytes, %v", len(data), err)
+		}
+		queue[0].unpin()
+		queue = queue[1:]
+	}
+	for i := range 1000 {
+		f, err := x.write(bytes.Repeat([]byte{byte(i)}, 30))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if queue = append(queue, f); len(queue) > 10 {
+			read()
+		}
+		// Four frames make a file full: ten are in four at most.
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 4 {
+			t.Fatalf("after %d frames: %d files, %v", i+1, len(entries), err)
+		}
+	}
+	for len(queue) > 0 {
+		read()
+	}
+	if err := x.close(); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v is left, %v", entries, err)
+	}
 }
