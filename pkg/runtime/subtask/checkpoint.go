@@ -361,6 +361,7 @@ func (s *Subtask) NotifyAborted(id ids.CheckpointID) {
 	if !s.isSource {
 		s.act(s.aligner.Abort(id))
 	}
+	s.out.forget(id)
 }
 
 // commits are the published checkpoints whose commit is to be done or under

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/graph"
+	"github.com/weirstream/weir/pkg/ids"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
@@ -30,7 +31,7 @@ type outputChannel struct {
 	credit int64
 	// queue waits for credit. It holds what one record emitted beyond the
 	// credit, and the barriers behind that: the subtask yields before the next
-	// record, and the checkpoints under way are few.
+	// record, the checkpoints under way are few, and those given up are forgotten.
 	queue []element.Frame
 }
 
@@ -172,6 +173,35 @@ func (o *outputs) overtake(b element.Barrier, f *flight) {
 		}
 	}
 	f.waiting = 0
+}
+
+// forget drops what waits for credit of a checkpoint that was given up. The
+// coordinator tells everybody; and an output may go without credit for so long that
+// any number of checkpoints are given up meanwhile.
+func (o *outputs) forget(id ids.CheckpointID) {
+	if o.waiting == 0 {
+		return
+	}
+	for e := range o.edges {
+		for ch := range o.edges[e] {
+			c := &o.edges[e][ch]
+			// The first frame stays: it is of records, which the others wait behind.
+			kept := c.queue[:0]
+			for _, f := range c.queue {
+				isControl := f.Kind == element.BarrierKind || f.Kind == element.CancelMarkerKind
+				n := len(kept)
+				switch {
+				case isControl && f.Barrier.Checkpoint == id:
+				case n > 0 && f.Kind == element.WatermarkKind && kept[n-1].Kind == element.WatermarkKind:
+					kept[n-1] = f
+				default:
+					kept = append(kept, f)
+				}
+			}
+			clear(c.queue[len(kept):])
+			c.queue = kept
+		}
+	}
 }
 
 // broadcast puts a control element on every channel, behind what was collected.
