@@ -91,8 +91,9 @@ func TestClaimModesAndDispose(t *testing.T) {
 		printed, err = c.Run(c.ctx, append(stored("inspect", "--verify"), path)...)
 		contains(t, must(c, printed, err), " 0 broken")
 
-		job = c.submit(append(append(from, "--claim-mode", "claim"), args...)...)
-		status := c.awaitCheckpoint(job, restored+2)
+		job = c.submit(append(append(from, "--claim-mode", "claim",
+			"-D", "execution.checkpointing.externalized-checkpoint-retention=RETAIN_ON_CANCELLATION"), args...)...)
+		c.awaitCheckpoint(job, restored+2)
 		if err := clidriver.Poll(c.ctx, "the claimed savepoint to be deleted", func() (bool, error) {
 			_, err := c.Run(c.ctx, append(stored("inspect"), path)...)
 			var exit *clidriver.ExitError
@@ -102,12 +103,11 @@ func TestClaimModesAndDispose(t *testing.T) {
 		}
 		printed, err = c.Run(c.ctx, "savepoint", job)
 		second := savepointOf(t, must(c, printed, err))
-		contains(t, c.refusal(7, append(stored("savepoint", "dispose"), c.awaitCheckpoint(job, status.LastCheckpoint).LastCheckpointPath)...), "not a savepoint")
 		printed, err = c.Run(c.ctx, append(stored("savepoint", "dispose"), second)...)
 		contains(t, must(c, printed, err), "disposed: savepoint ", job)
 		c.refusal(4, append(stored("savepoint", "dispose"), second)...)
-		if _, err := c.Run(c.ctx, "cancel", job); err != nil {
-			t.Fatal(err)
-		}
+		// A checkpoint of a job that has ended: while it runs, each is subsumed by
+		// the next, and this one could be gone before the command has looked at it.
+		contains(t, c.refusal(7, append(stored("savepoint", "dispose"), c.cancel(job).LastCheckpointPath)...), "not a savepoint")
 	})
 }
