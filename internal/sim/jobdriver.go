@@ -115,9 +115,13 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 		jm.send(e.Executor, e)
 
 	case coordinator.DiscardHandles:
-		d.deleter.enqueue("discard handles", d.discardHandles(e))
+		d.deleter.enqueue("discard handles", d.job.id, d.discardHandles(e))
 	case coordinator.DiscardCheckpoint:
-		d.deleter.enqueue("discard checkpoint", func(ctx context.Context) (bool, error) {
+		owner, label := d.job.id, "discard checkpoint"
+		if e.Claimed {
+			owner, label = e.Job, claimedLabel
+		}
+		d.deleter.enqueue(label, owner, func(ctx context.Context) (bool, error) {
 			if e.Claimed {
 				_, err := c.storage.checkpoints.DiscardRetained(ctx, e.Ref.URI,
 					checkpointstore.Expected{Job: e.Job, ID: e.Ref.ID, CompletedBy: e.CompletedBy})
@@ -126,7 +130,7 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 			return false, c.storage.checkpoints.DiscardCheckpoint(ctx, checkpointstore.LocationOf(e.Ref.URI))
 		})
 	case coordinator.SweepAttempts:
-		d.deleter.enqueue(sweepLabel, d.sweep(e))
+		d.deleter.enqueue(sweepLabel, d.job.id, d.sweep(e))
 
 	case coordinator.Answer:
 		c.users.answered(d, e)
@@ -169,7 +173,7 @@ func (d *jobDriver) discardHandles(e coordinator.DiscardHandles) deletion {
 }
 
 func (d *jobDriver) sweep(e coordinator.SweepAttempts) deletion {
-	request := checkpointstore.SweepRequest{Base: checkpointstore.JobBase(checkpointDir, d.job.id), Below: e.Below}
+	request := checkpointstore.SweepRequest{Base: checkpointstore.JobBase(checkpointDir, d.job.id), Below: e.Below, Over: e.Over}
 	for _, ref := range e.Keep {
 		request.Keep = append(request.Keep, ref.ID)
 	}
@@ -276,6 +280,7 @@ type deleter struct {
 
 type namedDeletion struct {
 	label string
+	owner ids.JobID // whose files it is about
 	do    deletion
 	tries int
 }
@@ -283,14 +288,15 @@ type namedDeletion struct {
 // savepointsOf is the key of a job's savepoints in checks.unswept.
 func savepointsOf(job ids.JobID) string { return "savepoints of " + string(job) }
 
-// sweepLabel names the deletion that looks for leftovers.
-const sweepLabel = "sweep"
+// sweepLabel names the deletion that looks for leftovers, claimedLabel that of
+// what another job left, where nobody will look for them.
+const sweepLabel, claimedLabel = "sweep", "discard claimed checkpoint"
 
 // deletionTriesMax is package driver's, for as long as there are faults.
 const deletionTriesMax = 5
 
-func (x *deleter) enqueue(label string, do deletion) {
-	x.queue = append(x.queue, namedDeletion{label: label, do: do})
+func (x *deleter) enqueue(label string, owner ids.JobID, do deletion) {
+	x.queue = append(x.queue, namedDeletion{label: label, owner: owner, do: do})
 	x.next()
 }
 
@@ -310,9 +316,9 @@ func (x *deleter) next() {
 			case err != nil && item.tries+1 >= deletionTriesMax:
 				jm.c.trace.add("%s: %s is given up: %v", jm.name, item.label, err)
 				// What it was about stays, and nobody looks into a savepoint's directory again.
-				jm.c.checks.unswept[savepointsOf(x.d.job.id)] = true
-				if item.label == sweepLabel {
-					jm.c.checks.unswept[checkpointstore.JobBase(checkpointDir, x.d.job.id)] = true
+				jm.c.checks.unswept[savepointsOf(item.owner)] = true
+				if item.label == sweepLabel || item.label == claimedLabel {
+					jm.c.checks.unswept[checkpointstore.JobBase(checkpointDir, item.owner)] = true
 				}
 			case err != nil:
 				item.tries++

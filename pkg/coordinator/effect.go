@@ -135,6 +135,9 @@ type (
 		Token ids.FencingToken
 		Below ids.AttemptID   // attempts older than this one are fenced
 		Keep  []CheckpointRef // the retained ones below the job's own base
+		// Over: the job has ended, so that what is not in Keep is nobody's, also if
+		// it is broken and does not say whose it was.
+		Over bool
 	}
 	// EndLoops tells heads of loops that nothing goes round any more, as the
 	// published checkpoint has found.

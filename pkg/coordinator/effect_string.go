@@ -297,7 +297,11 @@ func (e RecordHistory) String() string {
 
 // String prints the effect for scripts and traces.
 func (e SweepAttempts) String() string {
-	return fmt.Sprintf("SweepAttempts below=%s keep=%v", e.Below, e.Keep)
+	s := fmt.Sprintf("SweepAttempts below=%s keep=%v", e.Below, e.Keep)
+	if e.Over {
+		s += " over"
+	}
+	return s
 }
 
 // String prints the effect for scripts and traces.

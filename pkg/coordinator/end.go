@@ -52,7 +52,7 @@ func (c *Coordinator) finishEnd(now time.Time) {
 	// Files that executors had written and not yet acknowledged when they were
 	// stopped, and shared files that no checkpoint refers to which is kept: all, if none is.
 	below := ids.AttemptID{Token: c.token, Number: c.attempt.id.Number + 1}
-	c.emit(SweepAttempts{Token: c.token, Below: below, Keep: keep})
+	c.emit(SweepAttempts{Token: c.token, Below: below, Keep: keep, Over: true})
 	c.files = registry{}
 	c.emit(JobEnded{Status: status})
 }

@@ -365,7 +365,7 @@ func (d *Driver) discardCheckpoint(e coordinator.DiscardCheckpoint) {
 
 func (d *Driver) sweep(e coordinator.SweepAttempts) {
 	request := checkpointstore.SweepRequest{
-		Base: checkpointstore.JobBase(d.options.CheckpointDir, d.options.Job), Below: e.Below,
+		Base: checkpointstore.JobBase(d.options.CheckpointDir, d.options.Job), Below: e.Below, Over: e.Over,
 	}
 	for _, ref := range e.Keep {
 		request.Keep = append(request.Keep, ref.ID)
