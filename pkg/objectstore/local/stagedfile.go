@@ -184,10 +184,14 @@ func makeDirectories(dir string) error {
 	err = os.Mkdir(dir, 0o777)
 	switch {
 	case err == nil:
-		return syncDirectory(parent)
+		// Another process may have removed both again.
+		if err := syncDirectory(parent); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
 	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist):
-		// Another process was faster, or removed the parent again; in the
-		// second case the caller's file cannot be made and it tries again.
+		// Another process was faster, or removed the parent again. When a
+		// directory is gone the caller's file cannot be made, and it tries again.
 		return nil
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: %w", objectstore.ErrDenied, err)
