@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"path"
 	"strings"
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
@@ -151,6 +152,24 @@ func (c *cluster) isBeyondSweeps(name string) bool {
 		return ok && written >= swept || t.token < c.checks.records[at.job].Token || c.checks.unswept[savepointsOf(at.job)]
 	}
 	return false
+}
+
+// returns notes an object that a write has made again which came late, after its
+// repetition had succeeded and what that wrote was deleted. Nobody can know that
+// it is there; and until somebody finds it, it holds the shared files that it
+// refers to.
+func (c *cluster) returns(name string, content []byte) {
+	c.checks.revenant[name] = true
+	checkpoint, err := checkpointstore.DecodeMetadata(content)
+	if !strings.HasSuffix(name, "/_metadata") || err != nil {
+		return
+	}
+	base := path.Dir(path.Dir(name))
+	checkpoint.EachHandle(func(h snapshot.StateHandle) {
+		if h.IsShared() {
+			c.checks.revenant[base+"/"+h.Name] = true
+		}
+	})
 }
 
 // isHeldByLeftover reports whether an object is a shared file that the metadata

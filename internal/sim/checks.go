@@ -38,8 +38,7 @@ type checks struct {
 	// deleted are the objects that were deleted, written when the others were.
 	deleted map[string]bool
 	written map[string]time.Duration
-	// revenant are objects that a write has made again which came late, after
-	// its repetition had long succeeded and what that wrote was deleted.
+	// revenant are objects that came again, and those that they hold: see returns.
 	revenant map[string]bool
 	// damaged has what was in the objects that a fault has damaged.
 	damaged map[string][]byte

@@ -152,7 +152,7 @@ func (o *observed) PutIf(ctx context.Context, name string, content []byte, cond 
 			if _, err := o.put(context.Background(), name, content, cond); err != nil {
 				o.c.trace.add("store: late put-if %s fails: %v", name, err)
 			} else if o.c.checks.deleted[name] {
-				o.c.checks.revenant[name] = true
+				o.c.returns(name, content)
 			}
 		})
 		return "", &objectstore.Error{Op: "put-if", URI: o.URI(name), Err: objectstore.ErrUnknownOutcome}
