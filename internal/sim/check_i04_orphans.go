@@ -117,7 +117,7 @@ func (c *cluster) checkOrphans() {
 		}
 		switch {
 		case c.checks.referenced[object.Name], strings.HasPrefix(object.Name, ha):
-		case c.isBeyondSweeps(object.Name), c.checks.revenant[object.Name], c.isWithheld(object.Name), c.isHeldByLeftover(object.Name):
+		case c.isBeyondSweeps(object.Name), c.checks.revenant[object.Name], c.checks.held[object.Name], c.isWithheld(object.Name):
 			c.trace.add("%s stays behind, written by a process that had been replaced, or too late", object.Name)
 			c.result.Leftovers++
 		default:
@@ -156,50 +156,42 @@ func (c *cluster) isBeyondSweeps(name string) bool {
 
 // returns notes an object that a write has made again which came late, after its
 // repetition had succeeded and what that wrote was deleted. Nobody can know that
-// it is there; and until somebody finds it, it holds the shared files that it
-// refers to.
+// it is there.
 func (c *cluster) returns(name string, content []byte) {
 	c.checks.revenant[name] = true
+	if strings.HasSuffix(name, "/_metadata") {
+		c.holds(name, content)
+	}
+}
+
+// holds notes the shared files that metadata refers to which belongs to nobody:
+// it returned too late, or a replaced JobManager wrote it after the last sweep. Who
+// deletes a checkpoint beside it that has the same files cannot tell it from one
+// that somebody keeps, and leaves them; and nobody comes back for them when it
+// has gone.
+func (c *cluster) holds(name string, content []byte) {
 	checkpoint, err := checkpointstore.DecodeMetadata(content)
-	if !strings.HasSuffix(name, "/_metadata") || err != nil {
-		return
+	if err != nil {
+		return // isWithheld
 	}
 	base := path.Dir(path.Dir(name))
 	checkpoint.EachHandle(func(h snapshot.StateHandle) {
 		if h.IsShared() {
-			c.checks.revenant[base+"/"+h.Name] = true
+			c.checks.held[base+"/"+h.Name] = true
 		}
 	})
 }
 
-// isHeldByLeftover reports whether an object is a shared file that the metadata
-// of a checkpoint refers to which a replaced JobManager wrote after the last
-// sweep. Who deletes a checkpoint beside it that has the same file cannot tell
-// it from one that somebody keeps.
-func (c *cluster) isHeldByLeftover(name string) bool {
-	base, _, ok := strings.Cut(name, "/shared/")
-	if !ok {
-		return false
-	}
-	for object, err := range c.storage.objects.List(context.Background(), base+"/") {
+// checkHolders follows the deletion of a checkpoint that was claimed.
+func (c *cluster) checkHolders(uri string) {
+	deleted := objectName(uri)
+	for object, err := range c.storage.objects.List(context.Background(), path.Dir(deleted)+"/") {
 		if err != nil {
 			c.fail("I4", "list: %v", err)
 		}
-		if !strings.HasSuffix(object.Name, "/_metadata") || c.checks.referenced[object.Name] || !c.isBeyondSweeps(object.Name) {
-			continue
-		}
-		content, _ := c.storage.objects.content(object.Name)
-		checkpoint, err := checkpointstore.DecodeMetadata(content)
-		if err != nil {
-			continue // isWithheld
-		}
-		held := false
-		checkpoint.EachHandle(func(h snapshot.StateHandle) {
-			held = held || h.IsShared() && base+"/"+h.Name == name
-		})
-		if held {
-			return true
+		if strings.HasSuffix(object.Name, "/_metadata") && object.Name != deleted+"/_metadata" && !c.checks.referenced[object.Name] {
+			content, _ := c.storage.objects.content(object.Name)
+			c.holds(object.Name, content)
 		}
 	}
-	return false
 }

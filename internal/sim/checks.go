@@ -38,8 +38,9 @@ type checks struct {
 	// deleted are the objects that were deleted, written when the others were.
 	deleted map[string]bool
 	written map[string]time.Duration
-	// revenant are objects that came again, and those that they hold: see returns.
-	revenant map[string]bool
+	// revenant are objects that came again, see returns; held are shared files
+	// that metadata of nobody holds, see holds.
+	revenant, held map[string]bool
 	// damaged has what was in the objects that a fault has damaged.
 	damaged map[string][]byte
 	// abandoned are transactions of checkpoints that a job has fallen back
@@ -60,8 +61,8 @@ func newChecks() checks {
 		attempts:    map[attemptName]*attemptCheck{},
 		unpublished: map[checkpointName]ids.FencingToken{},
 		triggered:   map[checkpointName]triggered{}, referenced: map[string]bool{}, deleted: map[string]bool{},
-		revenant: map[string]bool{},
-		written:  map[string]time.Duration{}, swept: map[string]time.Duration{}, unswept: map[string]bool{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
+		revenant: map[string]bool{}, held: map[string]bool{},
+		written: map[string]time.Duration{}, swept: map[string]time.Duration{}, unswept: map[string]bool{}, damaged: map[string][]byte{}, abandoned: map[string]ids.FencingToken{},
 	}
 }
 

@@ -123,6 +123,7 @@ func (d *jobDriver) carryOut(effect coordinator.Effect) {
 		}
 		d.deleter.enqueue(label, owner, func(ctx context.Context) (bool, error) {
 			if e.Claimed {
+				c.checkHolders(e.Ref.URI)
 				_, err := c.storage.checkpoints.DiscardRetained(ctx, e.Ref.URI,
 					checkpointstore.Expected{Job: e.Job, ID: e.Ref.ID, CompletedBy: e.CompletedBy})
 				return false, err
