@@ -434,6 +434,7 @@ func TestI9JobsAreRecoveredOnceTheStoreAnswers(t *testing.T) {
 		if _, err := r.CancelJob(t.Context(), &pb.CancelJobRequest{JobId: cancelled}); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the running job is claimed, too
 		r.close()
 		refusals := 0
 		r.fail(func(call faulty.Call) faulty.Fault {
