@@ -177,7 +177,10 @@ func TestKilledDuringRestore(t *testing.T) {
 		download.await(c, "the third download")
 		download.release()
 		status := c.await(job, "RUNNING", func(s *cliresult.JobStatus) bool { return s.Status == cliresult.Running })
-		if status.Attempt != 3 || !strings.HasSuffix(path, "-"+strconv.FormatUint(status.RestoredCheckpoint, 10)) {
+		// A peer may be heard of before the TaskManager is known to be dead: then the
+		// third attempt is given a slot of that, and a fourth follows.
+		third := status.Attempt
+		if third != 3 && third != 4 || !strings.HasSuffix(path, "-"+strconv.FormatUint(status.RestoredCheckpoint, 10)) {
 			t.Errorf("attempt %d is restored from %d of %s", status.Attempt, status.RestoredCheckpoint, path)
 		}
 
@@ -185,10 +188,10 @@ func TestKilledDuringRestore(t *testing.T) {
 		download = proxy.hold(beforeRequest, isStateOf(http.MethodGet, regexp.MustCompile(`/checkpoints/`+job+`/`)))
 		c.kill(int(own.Executors[0].PID))
 		download.await(c, "a download of a checkpoint")
-		c.kill(int(executorsOf(4).Executors[1].PID))
+		c.kill(int(executorsOf(int(third) + 1).Executors[1].PID))
 		download.release()
 		status = c.awaitStatus(job, cliresult.Finished)
-		if status.Attempt != 5 || status.RestoredCheckpoint < own.LastCheckpoint {
+		if status.Attempt != third+2 || status.RestoredCheckpoint < own.LastCheckpoint {
 			t.Errorf("attempt %d is restored from %d when %d was complete", status.Attempt, status.RestoredCheckpoint, own.LastCheckpoint)
 		}
 		k.check(t, 2, 2)
