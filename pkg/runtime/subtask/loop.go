@@ -14,9 +14,9 @@ import (
 	"github.com/weirstream/weir/pkg/runtime/watermark"
 )
 
-// loopHead is what a subtask of a loop does besides, first of all the head of one: it takes what comes round
-// at once, whatever it can pass on itself, so that a full loop does not wait for
-// itself. What it cannot keep in memory goes to disk.
+// loopHead is what a subtask of a loop does besides. The head takes what comes
+// round at once, whatever it can pass on itself, so that a full loop does not wait
+// for itself. What it cannot keep in memory goes to disk.
 //
 // Records that a snapshot finds in front of its barrier on the way round are
 // collected like those that a barrier overtakes, see flight: the log of
