@@ -69,6 +69,12 @@ func TestSim(t *testing.T) {
 			})
 		}
 	})
+	// Once more, and last: a log of which only the end was kept says what failed.
+	defer func() {
+		for _, failed := range sum.failures {
+			t.Log(failed)
+		}
+	}()
 	if len(sum.restores) == 0 {
 		return // all have failed
 	}
@@ -125,7 +131,7 @@ type summary struct {
 	mu                  sync.Mutex
 	total               Result
 	restores, completed []int
-	failures            int
+	failures            []string  // one line each, at most failuresMax and one for each further worker
 	told                time.Time // when progress was last due
 }
 
@@ -139,7 +145,7 @@ func (s *summary) progress(now time.Time) (done int, due bool) {
 	if due = now.Sub(s.told) >= progressEvery; due {
 		s.told = now
 	}
-	return len(s.restores) + s.failures, due
+	return len(s.restores) + len(s.failures), due
 }
 
 // add adds a run, and gives how many have failed.
@@ -147,12 +153,12 @@ func (s *summary) add(r Result) (failures int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.Failure != nil {
-		s.failures++
-		return s.failures
+		s.failures = append(s.failures, fmt.Sprintf("FAILED seed %d: %v; replay: %s", r.Seed, r.Failure, replayCommand(r.Seed)))
+		return len(s.failures)
 	}
 	s.total.add(r)
 	s.restores, s.completed = append(s.restores, r.Restores), append(s.completed, r.Completed)
-	return s.failures
+	return len(s.failures)
 }
 
 // runTwice runs a seed and requires that it can be replayed.
@@ -207,12 +213,17 @@ func plantNamed(t *testing.T, name string) Plant {
 
 // describe prints a failed run with what is needed to look into it.
 func describe(r Result) string {
-	planted := ""
+	return fmt.Sprintf("seed %d: %v\n\noptions:\n%s\n\nthe last lines:\n%s\n\nreplay:\n  %s\n",
+		r.Seed, r.Failure, r.Options, strings.Join(r.Failure.Trace, "\n"), replayCommand(r.Seed))
+}
+
+// replayCommand is what runs a failed seed again, with its whole trace.
+func replayCommand(seed uint64) string {
+	command := fmt.Sprintf("go test ./internal/sim -run TestSim -sim.seed=%d -sim.trace", seed)
 	if *plantFlag != "" {
-		planted = " -sim.plant=" + *plantFlag
+		command += " -sim.plant=" + *plantFlag
 	}
-	return fmt.Sprintf("seed %d: %v\n\noptions:\n%s\n\nthe last lines:\n%s\n\nreplay:\n  go test ./internal/sim -run TestSim -sim.seed=%d -sim.trace%s\n",
-		r.Seed, r.Failure, r.Options, strings.Join(r.Failure.Trace, "\n"), r.Seed, planted)
+	return command
 }
 
 // plantSeedsMax is how many seeds a plant may stay hidden for.
