@@ -62,7 +62,7 @@ const (
 	// AtLeastOnce barriers keep their place and hold nothing back.
 	AtLeastOnce
 	// Unaligned barriers overtake records. What they overtook is part of the
-	// checkpoint. On edges where that cannot be (graph.Partitioner.MayOvertake)
+	// checkpoint. On edges where that cannot be (ExecutionGraph.OvertakableEdges)
 	// they align.
 	Unaligned
 )

@@ -39,11 +39,6 @@ const (
 	Broadcast Partitioner = "broadcast"
 )
 
-// MayOvertake reports whether a barrier may overtake records of such an edge. On
-// the others each record is for the one consumer that it is on its way to: after
-// a rescale nobody could say whose it is.
-func (p Partitioner) MayOvertake() bool { return p == Hash || p == Rebalance }
-
 // Operator is one node of a JobGraph.
 type Operator struct {
 	UID  ids.OperatorUID

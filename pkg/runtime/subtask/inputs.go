@@ -55,7 +55,7 @@ const (
 	windowBytesMin   = 1 << 10
 )
 
-func (in *inputs) init(g *graph.ExecutionGraph, v *graph.Vertex, consumer int32, channels []graph.InputChannel, creditMax int64) {
+func (in *inputs) init(g *graph.ExecutionGraph, v *graph.Vertex, consumer int32, channels []graph.InputChannel, overtakable []bool, creditMax int64) {
 	in.channels = make([]inputChannel, len(channels))
 	in.windowMax = creditMax
 	in.window = min(windowBytesFirst, creditMax)
@@ -73,7 +73,7 @@ func (in *inputs) init(g *graph.ExecutionGraph, v *graph.Vertex, consumer int32,
 		case c.Feedback:
 			x.kind = align.Feedback
 			x.window = creditMax
-		case g.Edges[c.Edge].Edge.Partitioner.MayOvertake():
+		case overtakable[c.Edge]:
 			x.kind = align.Overtakable
 			in.forward++
 		default:

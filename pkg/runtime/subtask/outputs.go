@@ -37,14 +37,14 @@ type outputChannel struct {
 
 var _ operator.Outbox = (*outputs)(nil)
 
-func (o *outputs) init(s *Subtask, channels [][]graph.OutputChannel) {
+func (o *outputs) init(s *Subtask, channels [][]graph.OutputChannel, overtakable []bool) {
 	o.s = s
 	o.edges = make([][]outputChannel, len(channels))
 	o.overtakable = make([]bool, len(channels))
 	o.of = make([][]snapshot.ChannelPart, len(channels))
 	for i := range channels {
 		edge := s.cfg.Graph.Vertices[s.id.Vertex].Outputs[i]
-		o.overtakable[i] = s.cfg.Graph.Edges[edge].Edge.Partitioner.MayOvertake()
+		o.overtakable[i] = overtakable[edge]
 		o.edges[i] = make([]outputChannel, len(channels[i]))
 		o.of[i] = make([]snapshot.ChannelPart, len(channels[i]))
 		for ch, c := range channels[i] {

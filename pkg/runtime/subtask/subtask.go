@@ -155,9 +155,10 @@ func New(cfg Config, host Host) (*Subtask, error) {
 		return nil, fmt.Errorf("subtask %s: the graph has %d vertices", id, len(cfg.Graph.Vertices))
 	}
 	s := &Subtask{cfg: cfg, host: host, id: id}
-	s.out.init(s, cfg.Graph.OutputChannels(id.Vertex, id.Index))
+	overtakable := cfg.Graph.OvertakableEdges()
+	s.out.init(s, cfg.Graph.OutputChannels(id.Vertex, id.Index), overtakable)
 	channels := cfg.Graph.InputChannels(id.Vertex, id.Index)
-	s.in.init(cfg.Graph, &cfg.Graph.Vertices[id.Vertex], id.Index, channels, cfg.CreditBytes)
+	s.in.init(cfg.Graph, &cfg.Graph.Vertices[id.Vertex], id.Index, channels, overtakable, cfg.CreditBytes)
 	chain, err := operator.Assemble(cfg.Program, cfg.Graph, operator.Place{
 		Job: cfg.Job, Attempt: cfg.Attempt, Subtask: id, RestoredCheckpoint: cfg.RestoredCheckpoint,
 		Savepoints: cfg.Savepoints, Output: cfg.Output, Backend: cfg.Backend, Dir: cfg.Dir, Now: cfg.Now,
