@@ -112,14 +112,14 @@ func (b *inbox) setPace(p *operator.Pace) {
 }
 
 // take swaps what has arrived for empty, whose memory is reused, and ends the
-// interruption for the mail in it.
+// interruption for what is in it.
 func (b *inbox) take(empty arrivals) arrivals {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	taken := b.mu.arrivals
 	b.mu.arrivals = empty
-	if b.mu.pace != nil && len(taken.mail) > 0 {
-		b.mu.pace.MailRead()
+	if b.mu.pace != nil {
+		b.mu.pace.MailRead() // whatever it was: a barrier that overtakes is no mail
 	}
 	return taken
 }

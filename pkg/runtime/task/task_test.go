@@ -239,6 +239,35 @@ func TestMailInterruptsALongStep(t *testing.T) {
 	})
 }
 
+// A barrier that overtakes interrupts a step. When the subtask has it, it goes on:
+// no mail need come for that.
+func TestUnalignedBarrierInterruptsOneStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{}
+		stepping := make(chan struct{})
+		steps := 0
+		s.onStep = func() subtask.Progress {
+			if steps++; steps > 1 {
+				return subtask.Idle
+			}
+			close(stepping)
+			for !s.pace.ShouldYield() {
+				time.Sleep(time.Millisecond)
+			}
+			return subtask.More
+		}
+		task, _ := startTask(s)
+		<-stepping
+		task.Receive(0, element.BarrierFrame(element.Barrier{Checkpoint: 1, Alignment: element.Unaligned}))
+		time.Sleep(time.Second)
+		if steps < 2 || s.pace.ShouldYield() {
+			t.Errorf("after the barrier the subtask made %d steps, and is to yield: %t", steps-1, s.pace.ShouldYield())
+		}
+		task.Finish()
+		<-task.Done()
+	})
+}
+
 // TestTaskWakesItsSubtaskByTheClock: not a millisecond before the time
 // (FLINK-9857), without anything arriving, and also while it waits for credit.
 func TestTaskWakesItsSubtaskByTheClock(t *testing.T) {
