@@ -71,11 +71,10 @@ func (a *alignmentCheck) channelOf(data []byte) int {
 }
 
 // blocks reports whether a channel must deliver nothing: it has delivered a
-// barrier that the snapshot still waits for on others, and is not the way back of
-// a loop, on which nobody ever waits.
+// barrier that the snapshot still waits for on others.
 func (a *alignmentCheck) blocks(ch int) bool {
 	for _, x := range a.open {
-		if x.delivered[ch] && !x.taken && x.how != element.AtLeastOnce && a.kinds[ch] != align.Feedback {
+		if x.delivered[ch] && !x.taken && x.how != element.AtLeastOnce {
 			return true
 		}
 	}

@@ -18,7 +18,9 @@ const (
 	Overtakable ChannelKind = iota + 1
 	// InOrder channels always align.
 	InOrder
-	// Feedback channels lead back into the head of a loop.
+	// Feedback channels lead back into the head of a loop. They are not waited for;
+	// one that delivers the barrier first, which another subtask of the head has sent
+	// round, is held back like any other.
 	Feedback
 )
 
@@ -166,9 +168,6 @@ func New(kinds []ChannelKind) *Aligner {
 
 // IsBlocked reports whether the channel must deliver nothing (I5).
 func (a *Aligner) IsBlocked(ch int) bool {
-	if a.kinds[ch] == Feedback {
-		return false
-	}
 	for _, x := range a.open {
 		if x.delivered[ch] && x.blocks() {
 			return true
@@ -229,7 +228,7 @@ func (a *Aligner) Barrier(ch int, b element.Barrier) []Action {
 	x.arrive(ch)
 	x.delivered[ch] = true
 	x.count(a.kinds[ch], -1)
-	if x.blocks() && !x.isDue() && a.kinds[ch] != Feedback {
+	if x.blocks() && !x.isDue() {
 		out = append(out, Action{Kind: Block, Channel: ch})
 	}
 	return a.advance(out, x)

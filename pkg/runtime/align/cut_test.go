@@ -127,7 +127,7 @@ func (m *cutModel) step() {
 	}
 	var moves []move
 	for ch := range m.kinds {
-		if len(m.coming[ch]) > 0 && m.mayArrive(ch) {
+		if len(m.coming[ch]) > 0 {
 			moves = append(moves, move{"arrive", ch})
 		}
 		if len(m.queued[ch]) > 0 && !m.blocked[ch] {
@@ -161,12 +161,6 @@ func (m *cutModel) step() {
 		delete(m.armed, ids.CheckpointID(x.ch))
 		m.act(m.a.Timeout(ids.CheckpointID(x.ch)))
 	}
-}
-
-// mayArrive keeps barriers of a loop from coming back before they were sent.
-func (m *cutModel) mayArrive(ch int) bool {
-	b := m.coming[ch][0].barrier
-	return m.kinds[ch] != align.Feedback || b.Checkpoint == 0 || m.open[b.Checkpoint] != nil || m.done[b.Checkpoint] != nil || m.aborted[b.Checkpoint]
 }
 
 // arrive brings the next item of a channel into its queue.
@@ -279,7 +273,7 @@ func (m *cutModel) complete(id ids.CheckpointID, b element.Barrier) {
 		for n := 1; n <= m.last[id][ch]; n++ {
 			want = append(want, n)
 		}
-		if b.Alignment == element.AtLeastOnce && m.kinds[ch] != align.Feedback {
+		if b.Alignment == element.AtLeastOnce {
 			have = have[:min(len(have), len(want))] // more may be in the state
 		}
 		if !slices.Equal(have, want) {

@@ -149,6 +149,16 @@ func (in *inputs) next(loopOnly bool) (int, *inputChannel, bool) {
 	return 0, nil, false
 }
 
+// hasFeedback reports whether a feedback channel may deliver something.
+func (in *inputs) hasFeedback() bool {
+	for ch := range in.channels {
+		if c := &in.channels[ch]; c.kind == align.Feedback && !c.blocked && c.queue.len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // turn ends the turn of the channel that next returned.
 func (in *inputs) turn(ch int, c *inputChannel) {
 	in.ready.pop()

@@ -189,7 +189,9 @@ func (s *Subtask) drain(b element.Barrier) {
 // ---- inputs ----
 
 func (s *Subtask) stepInput() bool {
-	ch, c, ok := s.in.next(s.loop.onDisk > 0)
+	// What is on disk behind a barrier that came round first waits for the barrier
+	// from outside, and so must not be waited for.
+	ch, c, ok := s.in.next(s.loop.onDisk > 0 && s.in.hasFeedback())
 	if !ok {
 		return false
 	}
