@@ -186,8 +186,8 @@ func (h *host) newAligner(kinds []align.ChannelKind) subtask.Aligner {
 	h.kinds = slices.Clone(kinds)
 	given := h.x.c.plantedKinds(kinds)
 	var inner subtask.Aligner = align.New(given)
-	if h.x.c.plant == ForgetsToBlock {
-		inner = &forgetfulAligner{Aligner: inner, c: h.x.c}
+	if forgets := h.x.c.forgetsToBlock(); forgets != nil {
+		inner = &forgetfulAligner{Aligner: inner, kinds: kinds, forgets: forgets}
 	}
 	return &watchedAligner{Aligner: inner, h: h}
 }

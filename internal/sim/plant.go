@@ -57,6 +57,7 @@ const (
 	RestoresLaterPositions
 	SubsumesSavepoints
 	DropsFeedbackLog
+	PassesEarlyReturns
 
 	plants
 )
@@ -94,6 +95,7 @@ var plantTexts = [plants]struct{ name, text string }{
 	AcknowledgesBeforeInFlight:  {"acknowledges-before-in-flight", "a snapshot is acknowledged without what it has in flight"},
 	RestoresLaterPositions:      {"restores-later-positions", "a source goes on a record behind where its checkpoint stood"},
 	DropsFeedbackLog:            {"drops-feedback-log", "a loop's head acknowledges without what came round"},
+	PassesEarlyReturns:          {"passes-early-returns", "a barrier that comes round a loop before the head's snapshot does not hold its channel back"},
 	SubsumesSavepoints:          {"subsumes-savepoints", "a checkpoint that completes gives up an older savepoint"},
 }
 
@@ -134,6 +136,8 @@ func (p Plant) mayStrike(o Options) bool {
 		return o.Job.Mode == simjob.Unaligned || o.Job.Mode == simjob.AlignedTimeout
 	case DropsFeedbackLog:
 		return o.Job.HasLoop()
+	case PassesEarlyReturns:
+		return o.Job.HasRing() && o.Job.Mode == simjob.Aligned
 	case RestoresLaterPositions:
 		return o.Job.Mode == simjob.AtLeastOnce
 	case SubsumesSavepoints:
@@ -167,17 +171,29 @@ func (c *cluster) plantInWorld(w *simjob.World) {
 // strikes reports whether the plant is in and its turn has come.
 func (c *cluster) strikes(p Plant) bool { return c.plant == p && c.chance(plantOdds) }
 
-// forgetfulAligner is an aligner that does not block.
+// forgetfulAligner is an aligner that does not block channels of some kinds.
 type forgetfulAligner struct {
 	subtask.Aligner
-	c *cluster
+	forgets func(align.ChannelKind) bool
+	kinds   []align.ChannelKind
+}
+
+// forgetsToBlock says which kinds of channel are not held back; nil for none.
+func (c *cluster) forgetsToBlock() func(align.ChannelKind) bool {
+	if c.plant == ForgetsToBlock {
+		return func(align.ChannelKind) bool { return true }
+	}
+	if c.plant == PassesEarlyReturns {
+		return func(kind align.ChannelKind) bool { return kind == align.Feedback }
+	}
+	return nil
 }
 
 // Barrier implements subtask.Aligner.
 func (f *forgetfulAligner) Barrier(ch int, b element.Barrier) []align.Action {
 	var kept []align.Action
 	for _, a := range f.Aligner.Barrier(ch, b) {
-		if a.Kind != align.Block {
+		if a.Kind != align.Block || !f.forgets(f.kinds[a.Channel]) {
 			kept = append(kept, a)
 		}
 	}

@@ -57,6 +57,10 @@ const (
 	// LoopNode counts like a KeyedNode each time that a token comes round, which
 	// is up to three times, by another key each.
 	LoopNode
+	// RingNode sends tokens round like a LoopNode, without state: its body stays on
+	// the subtask of the head, so that a barrier may come round to another subtask of
+	// the head before that one has taken the snapshot.
+	RingNode
 	// SinkNode commits what it gets.
 	SinkNode
 )
@@ -76,6 +80,8 @@ func (k NodeKind) String() string {
 		return "ruled"
 	case LoopNode:
 		return "loop"
+	case RingNode:
+		return "ring"
 	case SinkNode:
 		return "sink"
 	}
@@ -86,6 +92,9 @@ func (k NodeKind) String() string {
 func (k NodeKind) isKeyed() bool {
 	return k == KeyedNode || k == ConnectNode || k == RuledNode || k == LoopNode
 }
+
+// isLoop reports whether the nodes send tokens round.
+func (k NodeKind) isLoop() bool { return k == LoopNode || k == RingNode }
 
 // Link leads from the output of a node into an input of another.
 type Link struct {
@@ -128,7 +137,7 @@ func first(split, n uint64) Token { return Token{Split: split, N: n, ID: mixed(s
 // often it goes round.
 func (v *Node) entering(t Token, node int) Token {
 	t.Left = 0
-	if v.Kind == LoopNode {
+	if v.Kind.isLoop() {
 		t.Left = mixed(t.ID, uint64(node), 55) % 4
 	}
 	return t
@@ -174,7 +183,7 @@ func (f *Flow) channel(l Link, to, gate int) Channel {
 	switch f.Nodes[to].Kind {
 	case SinkNode:
 		c.To = f.countsOf(to)
-	case LoopNode:
+	case LoopNode, RingNode:
 		c.To = f.enterOf(to)
 	case SourceNode, FlatNode, KeyedNode, ConnectNode, RuledNode:
 	}
@@ -185,6 +194,22 @@ func (f *Flow) channel(l Link, to, gate int) Channel {
 func (f *Flow) enterOf(loop int) ids { return ids(fmt.Sprintf("enter-%d", loop)) }
 
 func (f *Flow) headOf(loop int) ids { return ids(fmt.Sprintf("head-%d", loop)) }
+
+// againOf is the UID of what sends tokens of a loop round once more.
+func (f *Flow) againOf(loop int) ids {
+	if f.Nodes[loop].Kind == RingNode {
+		return ids(fmt.Sprintf("again-%d", loop))
+	}
+	return f.uid(loop)
+}
+
+// bodyOf is the UID of what stands behind the head of a loop.
+func (f *Flow) bodyOf(loop int) ids {
+	if f.Nodes[loop].Kind == RingNode {
+		return ids(fmt.Sprintf("body-%d", loop))
+	}
+	return f.uid(loop)
+}
 
 // stampsOf is the UID of what makes watermarks behind a source, countsOf of
 // what is chained in front of a sink.
@@ -268,11 +293,11 @@ func DrawFlow(r *rand.Rand) *Flow {
 	loose := func() graph.Partitioner { return []graph.Partitioner{graph.Forward, graph.Rebalance}[r.IntN(2)] }
 	width := func() int { return []int{1, 1, 1, 2, 2, 3}[r.IntN(6)] }
 	for range inner {
-		v := Node{Kind: []NodeKind{FlatNode, KeyedNode, KeyedNode, ConnectNode, RuledNode, LoopNode}[r.IntN(6)], Unchained: r.IntN(3) == 0}
+		v := Node{Kind: []NodeKind{FlatNode, KeyedNode, KeyedNode, ConnectNode, RuledNode, LoopNode, RingNode}[r.IntN(7)], Unchained: r.IntN(3) == 0}
 		switch v.Kind {
 		case FlatNode:
 			v.Inputs[0] = links(width(), loose)
-		case KeyedNode, LoopNode:
+		case KeyedNode, LoopNode, RingNode:
 			v.Inputs[0] = links(width(), hash)
 		case ConnectNode:
 			v.Inputs[0], v.Inputs[1] = links(width(), hash), links(width(), hash)

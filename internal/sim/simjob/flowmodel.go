@@ -51,7 +51,7 @@ func (o Options) trace(s *Stored) traced {
 						held[token.ID]--
 						continue
 					}
-					if v.Kind == LoopNode {
+					if v.Kind.isLoop() {
 						o.traceLoop(s, i, token, &outs[i], counts, folds, inLoop)
 						continue
 					}
@@ -110,11 +110,11 @@ func (o Options) trace(s *Stored) traced {
 // heldInLoop are the tokens in flight on the edges of a loop.
 func (o Options) heldInLoop(s *Stored, node int) map[Channel]map[Token]int {
 	f := o.Flow
-	if f.Nodes[node].Kind != LoopNode {
+	if !f.Nodes[node].Kind.isLoop() {
 		return nil
 	}
 	held := map[Channel]map[Token]int{}
-	for _, at := range []Channel{{From: f.enterOf(node), To: f.headOf(node)}, {From: f.headOf(node), To: f.uid(node)}, {From: f.uid(node), To: f.headOf(node)}} {
+	for _, at := range []Channel{{From: f.enterOf(node), To: f.headOf(node)}, {From: f.headOf(node), To: f.bodyOf(node)}, {From: f.againOf(node), To: f.headOf(node)}} {
 		held[at] = map[Token]int{}
 		for _, token := range s.Flight.Tokens[at] {
 			held[at][token]++
@@ -137,18 +137,20 @@ func (o Options) traceLoop(s *Stored, node int, t Token, out *[]Token, counts ma
 	t = f.Nodes[node].entering(t, node)
 	from := f.enterOf(node)
 	for {
-		if stays(from, f.headOf(node), t) || stays(f.headOf(node), f.uid(node), t) {
+		if stays(from, f.headOf(node), t) || stays(f.headOf(node), f.bodyOf(node), t) {
 			return
 		}
-		key := o.keyOf(t, node)
-		counts[key]++
-		by := [2]uint64{key, t.Split}
-		folds[by] = folds[by].add(t)
+		if f.Nodes[node].Kind.isKeyed() {
+			key := o.keyOf(t, node)
+			counts[key]++
+			by := [2]uint64{key, t.Split}
+			folds[by] = folds[by].add(t)
+		}
 		if t.Left == 0 {
 			*out = append(*out, childrenOf(t, node, 0)...)
 			return
 		}
-		t, from = round(t, node), f.uid(node)
+		t, from = round(t, node), f.againOf(node)
 	}
 }
 

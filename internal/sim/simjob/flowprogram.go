@@ -78,6 +78,8 @@ func flowProgram(o Options, world *World) (*operator.Program, error) {
 			}, options...)
 		case LoopNode:
 			outs[i] = flowLoop(o, world, i, union(v.Inputs[0]), options, func(n *flowNode) { made[i] = n })
+		case RingNode:
+			outs[i] = flowRing(o, world, i, union(v.Inputs[0]))
 		case ConnectNode:
 			outs[i] = stream.Connect(keyed(0), keyed(1), uid, func() *connectNode {
 				n := &connectNode{flowNode: node}
@@ -279,15 +281,51 @@ func (n *loopNode) Process(ctx *stream.Context[uint64], t Token, out stream.Coll
 	return n.back.Collect(round(t, n.node))
 }
 
-// flowLoop builds a loop: entering tokens are told how often they go round, its
-// head spreads them by key, and its body counts.
+// flowEnter is what stands in front of a loop: entering tokens are told how often
+// they go round.
+func flowEnter(o Options, i int, in stream.Stream[Token]) stream.KeyedStream[uint64, Token] {
+	v := &o.Flow.Nodes[i]
+	enter := stream.Map(in.Rebalance(), func(t Token) (Token, error) { return v.entering(t, i), nil },
+		stream.WithUID(string(o.Flow.enterOf(i))), stream.WithParallelism(v.Parallelism))
+	return stream.KeyBy(enter, func(t Token) uint64 { return o.keyOf(t, i) })
+}
+
+// flowRing builds a loop whose body is chained to its head, or one to one behind it.
+func flowRing(o Options, world *World, i int, in stream.Stream[Token]) stream.Stream[Token] {
+	v := &o.Flow.Nodes[i]
+	options := func(uid ids) []stream.Option {
+		return []stream.Option{stream.WithUID(string(uid)), stream.WithParallelism(v.Parallelism)}
+	}
+	return stream.Iterate(flowEnter(o, i, in), string(o.Flow.headOf(i)), func(loop stream.KeyedStream[uint64, Token]) (stream.Stream[Token], stream.Stream[Token]) {
+		first := options(o.Flow.bodyOf(i))
+		if v.Unchained {
+			first = append(first, stream.DisableChaining())
+		}
+		body := stream.Map(loop.Stream().Forward(), func(t Token) (Token, error) {
+			world.Observer.record()
+			return t, nil
+		}, first...)
+		again := stream.FlatMap(body.Forward(), func(t Token, out stream.Collector[Token]) error {
+			if t.Left == 0 {
+				return nil
+			}
+			return out.Collect(round(t, i))
+		}, options(o.Flow.againOf(i))...)
+		leaves := stream.FlatMap(body.Forward(), func(t Token, out stream.Collector[Token]) error {
+			if t.Left > 0 {
+				return nil
+			}
+			return emit(out, childrenOf(t, i, 0))
+		}, options(o.Flow.uid(i))...)
+		return again, leaves
+	}, stream.WithParallelism(v.Parallelism))
+}
+
+// flowLoop builds a loop: its head spreads what enters by key, and its body counts.
 func flowLoop(o Options, world *World, i int, in stream.Stream[Token], options []stream.Option, made func(*flowNode)) stream.Stream[Token] {
 	v := &o.Flow.Nodes[i]
 	again := stream.NewTag[Token]("again")
-	key := func(t Token) uint64 { return o.keyOf(t, i) }
-	enter := stream.Map(in.Rebalance(), func(t Token) (Token, error) { return v.entering(t, i), nil },
-		stream.WithUID(string(o.Flow.enterOf(i))), stream.WithParallelism(v.Parallelism))
-	return stream.Iterate(stream.KeyBy(enter, key), string(o.Flow.headOf(i)), func(loop stream.KeyedStream[uint64, Token]) (stream.Stream[Token], stream.Stream[Token]) {
+	return stream.Iterate(flowEnter(o, i, in), string(o.Flow.headOf(i)), func(loop stream.KeyedStream[uint64, Token]) (stream.Stream[Token], stream.Stream[Token]) {
 		body := stream.Process(loop, string(o.Flow.uid(i)), func() *loopNode {
 			n := &loopNode{flowNode: flowNode{o: o, world: world, node: i}, again: again}
 			made(&n.flowNode)

@@ -114,9 +114,15 @@ func (o Options) String() string {
 // IsUnbounded reports whether the job never ends by itself.
 func (o Options) IsUnbounded() bool { return o.Flow != nil && o.Flow.IsUnbounded() }
 
+// HasRing reports whether records go round in the job without being spread by key in
+// between.
+func (o Options) HasRing() bool {
+	return o.Flow != nil && slices.ContainsFunc(o.Flow.Nodes, func(v Node) bool { return v.Kind == RingNode })
+}
+
 // HasLoop reports whether records go round in the job.
 func (o Options) HasLoop() bool {
-	return o.Flow != nil && slices.ContainsFunc(o.Flow.Nodes, func(v Node) bool { return v.Kind == LoopNode })
+	return o.Flow != nil && slices.ContainsFunc(o.Flow.Nodes, func(v Node) bool { return v.Kind.isLoop() })
 }
 
 // Widest is the largest parallelism of an operator: the slots that it needs.
