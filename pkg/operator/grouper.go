@@ -39,6 +39,23 @@ func (g *grouper[T, K]) Next(data []byte) (size int, group keygroup.Group, err e
 	return size, keygroup.OfHash(g.enc.Hash(&g.k), g.maxParallelism), nil
 }
 
+// WholeRecords is how many bytes of data are whole records, from its beginning.
+// If that is not all, the error says what the next one is, which may be a record
+// that goes on behind data.
+func WholeRecords(g Grouper, data []byte) (int, error) {
+	for at := 0; at < len(data); {
+		size, _, err := g.Next(data[at:])
+		if err == nil && (size <= 0 || size > len(data)-at) {
+			err = fmt.Errorf("it has %d bytes", size)
+		}
+		if err != nil {
+			return at, fmt.Errorf("record at byte %d of %d: %w", at, len(data), err)
+		}
+		at += size
+	}
+	return len(data), nil
+}
+
 // OwnedRecords copies the records whose keys are in groups, and counts them.
 func OwnedRecords(g Grouper, data []byte, groups keygroup.Range) (owned []byte, records int, err error) {
 	for at := 0; at < len(data); {

@@ -488,6 +488,7 @@ func (s *Subtask) restore(ctx context.Context) Done {
 		if x.report.FilesFetched+x.report.FilesLocal > 0 {
 			s.host.Report(x.report)
 		}
+		x.handOver()
 		s.ready()
 	}
 }

@@ -27,10 +27,10 @@ type eventTime struct {
 	s     *Subtask
 	valve *watermark.Valve
 	// passed is the watermark that each operator has given to what is behind
-	// it, reached the one whose timers it has fired, told the status that was
-	// sent on.
-	passed, reached []int64
-	told            []bool
+	// it, outside the one without the last, which is not sent out of a loop, reached
+	// the one whose timers it has fired, told the status that was sent on.
+	passed, outside, reached []int64
+	told                     []bool
 	// firing says that some operator may have a watermark that it has not reached.
 	firing bool
 	// stamped says that records of this job have timestamps.
@@ -52,10 +52,10 @@ func (e *eventTime) init(s *Subtask, channels int) {
 		}
 	}
 	n := len(s.chain.Operators)
-	e.passed, e.reached, e.told = make([]int64, n), make([]int64, n), make([]bool, n)
+	e.passed, e.outside, e.reached, e.told = make([]int64, n), make([]int64, n), make([]int64, n), make([]bool, n)
 	for i := range s.chain.Operators {
 		op := &s.chain.Operators[i]
-		e.passed[i], e.reached[i] = watermark.None, watermark.None
+		e.passed[i], e.outside[i], e.reached[i] = watermark.None, watermark.None, watermark.None
 		e.timed = e.timed || op.Instance.Timed != nil
 		if op.Instance.Generator != nil {
 			e.generators = true
@@ -265,10 +265,19 @@ func (e *eventTime) pass(op int, w int64) {
 	f := element.Frame{Kind: element.WatermarkKind, Watermark: w}
 	switch {
 	case w != watermark.Max:
+		e.outside[op] = w
 		e.emit(op, f)
 	case !e.s.ending:
 		e.emitTo(op, f, func(n int) bool { return e.s.loop.inner[n] })
 	}
+}
+
+// sentOn is the watermark that an operator has sent on an output.
+func (e *eventTime) sentOn(op, output int) int64 {
+	if e.s.loop.inner[output] {
+		return e.passed[op]
+	}
+	return e.outside[op]
 }
 
 // emit puts a control element behind what an operator has collected.

@@ -7,12 +7,9 @@ import (
 	"io"
 	"slices"
 
-	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/ids"
-	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/runtime/align"
-	"github.com/weirstream/weir/pkg/runtime/watermark"
 	"github.com/weirstream/weir/pkg/snapshot"
 )
 
@@ -328,7 +325,7 @@ func (s *Subtask) emitted(b element.Barrier) []snapshot.EmittedWatermark {
 				continue
 			}
 			out = append(out, snapshot.EmittedWatermark{
-				Edge: edge, Watermark: s.time.passed[i], Idle: s.time.told[i] || s.endedState(),
+				Edge: edge, Watermark: s.time.sentOn(i, n), Idle: s.time.told[i] || s.endedState(),
 			})
 		}
 	}
@@ -373,70 +370,4 @@ func (w *snapshotWriter) writeFlight(ctx context.Context, f *flight, channels []
 		return nil, fmt.Errorf("write records in flight of subtask %s: %w", w.id, err)
 	}
 	return []snapshot.InFlight{in}, nil
-}
-
-// ---- restore ----
-
-// readInFlight reads the records that were in flight, for the channels to
-// deliver before anything new.
-func (x *restoration) readInFlight(ctx context.Context) error {
-	for _, in := range x.cfg.Deployment.InFlight {
-		data, err := x.readHandle(ctx, in.Handle)
-		if err != nil {
-			return err
-		}
-		for _, p := range in.Parts {
-			if p.Offset < 0 || p.Length < 0 || p.Length > int64(len(data))-p.Offset || p.Channel < 0 || p.Channel >= len(x.in.channels) {
-				return operator.Permanentf("records at %d to %d for channel %d: the handle does not fit its file or the subtask", p.Offset, p.Offset+p.Length, p.Channel)
-			}
-			if err := x.restorePart(p, data[p.Offset:p.Offset+p.Length]); err != nil {
-				return fmt.Errorf("edge %s: %w", x.cfg.Graph.EdgeName(x.in.channels[p.Channel].of.Edge), err)
-			}
-		}
-	}
-	return nil
-}
-
-// restorePart gives a channel the records, or those that are the subtask's.
-func (x *restoration) restorePart(p coordinator.RestoredPart, data []byte) error {
-	c := &x.in.channels[p.Channel]
-	if p.Rekey {
-		grouper := x.chain.Groupers[c.edge]
-		if grouper == nil {
-			return operator.Permanentf("its records are to be spread by key, and it has none")
-		}
-		var err error
-		if data, _, err = operator.OwnedRecords(grouper, data, x.chain.Operators[0].Context.KeyGroups); err != nil {
-			return err
-		}
-	}
-	if len(data) > 0 {
-		c.toRestore = append(c.toRestore, element.Frame{Kind: element.Records, Data: data})
-	}
-	return nil
-}
-
-// restore puts what was in flight in front of everything that will come, and
-// behind it the watermark that the channels begin at: the lowest that any
-// producer had emitted.
-func (in *inputs) restore(s *Subtask) {
-	for ch := range in.channels {
-		c := &in.channels[ch]
-		// What needs no credit may have come during the restore.
-		waiting := c.queue
-		c.queue = frameQueue{}
-		c.restored = len(c.toRestore)
-		for _, f := range c.toRestore {
-			in.push(ch, f)
-		}
-		c.toRestore = nil
-		for _, w := range s.cfg.Deployment.Watermarks {
-			if w.Edge == c.of.Edge && w.Watermark != watermark.None {
-				in.push(ch, element.Frame{Kind: element.WatermarkKind, Watermark: w.Watermark})
-			}
-		}
-		for waiting.len() > 0 {
-			in.push(ch, waiting.pop())
-		}
-	}
 }

@@ -227,7 +227,7 @@ func (q *frameQueue) push(f element.Frame) {
 	q.frames = append(q.frames, f)
 }
 
-// coalesce lets a watermark take the place of the one that waits right in
+// coalesce lets a higher watermark take the place of the one that waits right in
 // front of it. They need no credit: while the subtask does not get to its
 // inputs, they would pile up.
 func (q *frameQueue) coalesce(f element.Frame) bool {
@@ -238,7 +238,8 @@ func (q *frameQueue) coalesce(f element.Frame) bool {
 	if last.Kind != element.WatermarkKind {
 		return false
 	}
-	*last = f
+	// A restored one may be higher than the first that its producer sends again.
+	last.Watermark = max(last.Watermark, f.Watermark)
 	return true
 }
 

@@ -79,31 +79,38 @@ func (l *loopHead) init(s *Subtask) {
 // The frame keeps its place in the queue, and is read back when its turn comes.
 func (l *loopHead) received(ch int, f *element.Frame) bool {
 	l.s.host.Grant(ch, int64(len(f.Data)))
-	l.queued += int64(len(f.Data))
+	spilled, err := l.keep(f)
+	l.spilled += spilled
+	if err != nil {
+		f.Free()
+		l.s.failed(err, l.s.head().Context.Operator)
+	}
+	return err == nil
+}
+
+// keep counts records that will have to wait, and puts on disk what is too much:
+// how many bytes. It owns the frame unless it returns an error.
+func (l *loopHead) keep(f *element.Frame) (spilledBytes int64, err error) {
+	length := int64(len(f.Data))
+	l.queued += length
 	if l.queued <= l.queuedMax {
-		return true
+		return 0, nil
 	}
 	if l.s.cfg.Dir == "" {
 		if l.queued > loopBytesMaxDiskless {
-			f.Free()
-			l.s.failed(operator.Permanentf("more than %d bytes go round the loop, and the subtask has no directory to put them in", int64(loopBytesMaxDiskless)),
-				l.s.head().Context.Operator)
-			return false
+			return 0, operator.Permanentf("more than %d bytes go round the loop, and the subtask has no directory to put them in", int64(loopBytesMaxDiskless))
 		}
-		return true
+		return 0, nil
 	}
-	length := int64(len(f.Data))
 	spilled, err := l.spill.write(f.Data)
-	f.Free()
 	if err != nil {
-		l.s.failed(fmt.Errorf("put records that come round a loop on disk: %w", err), l.s.head().Context.Operator)
-		return false
+		return 0, fmt.Errorf("put records that come round a loop on disk: %w", err)
 	}
+	f.Free()
 	l.queued -= length
-	l.spilled += length
 	l.onDisk++
 	f.Owner = spilled
-	return true
+	return length, nil
 }
 
 // load brings the first frame of a channel back from disk, if it is there.

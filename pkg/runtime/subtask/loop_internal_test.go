@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/graph"
+	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/runtime/align"
 	"github.com/weirstream/weir/pkg/runtime/watermark"
 )
@@ -190,5 +191,19 @@ func TestFilesOfALoopGoWhenTheyAreRead(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("%v is left, %v", entries, err)
+	}
+}
+
+// The last watermark goes on in a loop and not out of it: what is behind the loop is
+// restored at the one before, or what leaves later would be late there.
+func TestTheLastWatermarkHasNotLeftTheLoop(t *testing.T) {
+	s := &Subtask{}
+	s.loop.inner = []bool{true, false}
+	s.chain = &operator.Chain{Operators: make([]operator.ChainOperator, 1)}
+	s.time = eventTime{s: s, passed: []int64{watermark.None}, outside: []int64{watermark.None}}
+	s.time.pass(0, 100)
+	s.time.pass(0, watermark.Max)
+	if in, out := s.time.sentOn(0, 0), s.time.sentOn(0, 1); in != watermark.Max || out != 100 {
+		t.Errorf("inside it is %d and outside %d, want the last and 100", in, out)
 	}
 }

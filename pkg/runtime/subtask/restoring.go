@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/coordinator"
+	"github.com/weirstream/weir/pkg/element"
 	"github.com/weirstream/weir/pkg/operator"
 	"github.com/weirstream/weir/pkg/snapshot"
 	"github.com/weirstream/weir/pkg/statebackend"
@@ -26,6 +27,10 @@ type restoration struct {
 	// dir has the files of the operator that is being restored; empty before
 	// there are any.
 	dir string
+	// flight is what the input channels will deliver first, of which the head of a
+	// loop has put spilled bytes on disk. They are the channels' when the work is done.
+	flight  [][]element.Frame
+	spilled int64
 }
 
 // restoresOwn reports whether the restored checkpoint is in the directory that

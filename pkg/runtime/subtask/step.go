@@ -270,12 +270,14 @@ func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 	f.Free()
 	c.queue.pop()
 	c.offset = 0
-	switch {
-	case c.restored > 0: // nobody gave credit for it
+	restored := c.restored > 0
+	if restored {
 		c.restored--
+	}
+	switch {
 	case c.kind == align.Feedback: // it was given at once
 		s.loop.consumed(size)
-	default:
+	case !restored: // nobody gave credit for what was
 		if grant := s.in.consume(c, size); grant > 0 {
 			s.host.Grant(ch, grant)
 		}
