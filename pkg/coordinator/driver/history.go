@@ -50,7 +50,7 @@ type History struct {
 	mu      struct {
 		sync.Mutex
 		loaded bool
-		added  uint64
+		added  uint64 // how many ended here
 		// entries are by ID, and at most keep: those that ended last, which a slow
 		// savepoint may do long after newer checkpoints.
 		entries []historyEntry
