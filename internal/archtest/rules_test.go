@@ -290,6 +290,7 @@ var goroutinesAllowed = map[string]string{
 	"examples/...":                 "example programs wait for what they run",
 	"internal/bench/...":           "benchmarks wait for what they run",
 	"pkg/objectstore/storetest":    "the suite waits for the writers that it races",
+	"pkg/checkpointstore":          "a deletion of many files waits for those under way",
 	"pkg/statebackend/pebble":      "a store waits for the goroutine that writes back, which ends with what there is to write",
 	"pkg/statebackend/backendtest": "the suite waits for the snapshots that it races",
 }

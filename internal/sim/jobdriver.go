@@ -163,13 +163,14 @@ func (d *jobDriver) location(e coordinator.DiscardHandles) checkpointstore.Locat
 func (d *jobDriver) discardHandles(e coordinator.DiscardHandles) deletion {
 	location := d.location(e)
 	c := d.jm.c
-	store := c.storage.checkpoints
-	return func(ctx context.Context) (bool, error) {
+	store, handles := c.storage.checkpoints, e.Handles
+	return func(ctx context.Context) (more bool, err error) {
 		if e.Metadata {
 			c.checks.swept[location.URI()] = c.now
 			return false, store.DiscardCheckpoint(ctx, location)
 		}
-		return false, store.DiscardHandles(ctx, location.Base, e.Handles)
+		handles, err = store.DiscardHandles(ctx, location.Base, handles)
+		return false, err
 	}
 }
 
@@ -313,6 +314,9 @@ func (x *deleter) next() {
 		more, err := item.do(context.Background())
 		return func() {
 			x.running = false
+			if checkpointstore.GotOn(err) {
+				item.tries = -1 // as in package driver
+			}
 			switch {
 			case err != nil && item.tries+1 >= deletionTriesMax:
 				jm.c.trace.add("%s: %s is given up: %v", jm.name, item.label, err)

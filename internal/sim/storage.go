@@ -62,7 +62,7 @@ func stores(root objectstore.Store) (*checkpointstore.Store, *checkpointstore.Cl
 	if err != nil {
 		panic(err)
 	}
-	return checkpointstore.New(open), checkpointstore.NewClusterStore(ha)
+	return checkpointstore.New(open).OneAtATime(), checkpointstore.NewClusterStore(ha)
 }
 
 // decide draws the fault of one call.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -30,8 +31,9 @@ func LocationOf(uri string) Location {
 // aborted checkpoint, or a savepoint that was never completed. The caller
 // knows that nothing restores from it and that nobody writes there any more.
 // Shared files lie elsewhere and stay. _metadata goes first, so that
-// what an interruption leaves cannot be taken for a checkpoint. Deleting what
-// is gone succeeds, so the call may be repeated.
+// what an interruption leaves cannot be taken for a checkpoint. It goes on after
+// the error of one file. Deleting what is gone succeeds, so the call may be
+// repeated, and GotOn says of an error whether that leads anywhere.
 func (s *Store) DiscardCheckpoint(ctx context.Context, loc Location) error {
 	store, err := s.openToDelete(loc.Base)
 	if err != nil {
@@ -45,21 +47,14 @@ func (s *Store) DiscardCheckpoint(ctx context.Context, loc Location) error {
 	if loc.Dir != "" {
 		prefix = loc.Dir + "/"
 	}
+	// A savepoint's directory is the user's: what we did not write stays.
 	isOurs := func(name string) bool { return isCheckpointFile(strings.TrimPrefix(name, prefix)) }
-	for object, err := range store.List(ctx, prefix) {
-		if err != nil {
-			return fail(err)
-		}
-		// A savepoint's directory is the user's: what we did not write stays.
-		if !isOurs(object.Name) {
-			continue
-		}
-		if err := store.Delete(ctx, object.Name); err != nil {
-			return fail(err)
-		}
+	deleted, _, err := s.deleteListed(ctx, store, prefix, math.MaxInt, func(name string) (bool, error) { return isOurs(name), nil })
+	if err == nil {
+		_, err = store.DiscardStaged(ctx, prefix, isOurs)
 	}
-	if _, err := store.DiscardStaged(ctx, prefix, isOurs); err != nil {
-		return fail(err)
+	if err != nil {
+		return fail(gotOn(deleted, err))
 	}
 	return nil
 }
@@ -73,25 +68,28 @@ func isCheckpointFile(name string) bool {
 
 // DiscardHandles deletes the files of handles of a checkpoint that will never
 // be published, relative to base. It goes on after an error, so that one bad
-// file keeps no other, and may be repeated.
-func (s *Store) DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) error {
+// file keeps no other. left are the handles whose files may still be there: none
+// if there is no error, and those to repeat the call with after one.
+func (s *Store) DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) (left []snapshot.StateHandle, err error) {
 	store, err := s.openToDelete(base)
 	if err != nil {
-		return err
+		return handles, err
 	}
-	var errs []error
+	var files []snapshot.StateHandle
+	var names []string
 	for _, handle := range handles {
-		if handle.IsInline() {
-			continue
-		}
-		if err := store.Delete(ctx, handle.Name); err != nil {
-			errs = append(errs, fmt.Errorf("discard state: %w", err))
-			if ctx.Err() != nil {
-				break
-			}
+		if !handle.IsInline() {
+			files, names = append(files, handle), append(names, handle.Name)
 		}
 	}
-	return errors.Join(errs...)
+	indices, err := s.deleteAll(ctx, store, names)
+	if err != nil {
+		err = fmt.Errorf("discard state: %w", gotOn(len(names)-len(indices), err))
+	}
+	for _, i := range indices {
+		left = append(left, files[i])
+	}
+	return left, err
 }
 
 // SweepRequest says what Sweep may delete below the base of one job.
@@ -135,7 +133,8 @@ type SweepResult struct {
 // from kept ones, so what they publish meanwhile does not matter. Files of
 // attempts that are not fenced are the coordinator's to discard one by one,
 // since it knows whether they are still being written. Objects with names of
-// any other form, and savepoints, are never touched.
+// any other form, and savepoints, are never touched. It goes on after a deletion
+// that fails, see GotOn.
 func (s *Store) Sweep(ctx context.Context, request SweepRequest) (SweepResult, error) {
 	deleteMax := request.DeleteMax
 	if deleteMax <= 0 {
@@ -151,28 +150,19 @@ func (s *Store) Sweep(ctx context.Context, request SweepRequest) (SweepResult, e
 		sweep.keep[id] = true
 		sweep.newest = max(sweep.newest, id)
 	}
-	for object, err := range store.List(ctx, checkpointDirPrefix) {
-		if err != nil {
-			return result, fmt.Errorf("sweep: %w", err)
-		}
-		dead, err := sweep.isDead(ctx, object.Name)
-		if err != nil {
-			return result, fmt.Errorf("sweep: %w", err)
-		}
-		if !dead {
-			continue
-		}
-		if result.Deleted == deleteMax {
-			result.More = true
-			return result, nil
-		}
-		if err := store.Delete(ctx, object.Name); err != nil {
-			return result, fmt.Errorf("sweep: %w", err)
-		}
-		result.Deleted++
+	result.Deleted, result.More, err = s.deleteListed(ctx, store, checkpointDirPrefix, deleteMax,
+		func(name string) (bool, error) { return sweep.isDead(ctx, name) })
+	if err != nil {
+		return result, fmt.Errorf("sweep: %w", gotOn(result.Deleted, err))
 	}
-	if err := sweep.shared(ctx, &result, deleteMax); err != nil || result.More {
-		return result, err
+	if result.More {
+		return result, nil
+	}
+	if err := s.sweepShared(ctx, sweep, &result, deleteMax-result.Deleted); err != nil {
+		return result, fmt.Errorf("sweep: %w", gotOn(result.Deleted, err))
+	}
+	if result.More {
+		return result, nil
 	}
 	staged, err := store.DiscardStaged(ctx, checkpointDirPrefix, sweep.isDeadStaged)
 	result.Deleted += staged
@@ -184,47 +174,40 @@ func (s *Store) Sweep(ctx context.Context, request SweepRequest) (SweepResult, e
 		result.Deleted += staged
 	}
 	if err != nil {
-		return result, fmt.Errorf("sweep: %w", err)
+		return result, fmt.Errorf("sweep: %w", gotOn(result.Deleted, err))
 	}
 	return result, nil
 }
 
-// shared sweeps the shared files.
-func (s *sweep) shared(ctx context.Context, result *SweepResult, deleteMax int) error {
+// sweepShared sweeps the shared files.
+func (s *Store) sweepShared(ctx context.Context, sweep *sweep, result *SweepResult, limit int) error {
 	var refs *references
-	for object, err := range s.store.List(ctx, sharedDir+"/") {
-		if err != nil {
-			return fmt.Errorf("sweep: %w", err)
-		}
-		file, ok := parseShared(object.Name)
-		if !ok || !file.Attempt.Less(s.below) {
-			continue
+	deleted, more, err := s.deleteListed(ctx, sweep.store, sharedDir+"/", limit, func(name string) (bool, error) {
+		file, ok := parseShared(name)
+		if !ok || !file.Attempt.Less(sweep.below) {
+			return false, nil
 		}
 		if refs == nil {
-			refs = newReferences(s.store)
+			refs = newReferences(sweep.store)
 			// In order, so that a simulated store sees the same calls each time.
-			for _, id := range slices.Sorted(maps.Keys(s.keep)) {
+			for _, id := range slices.Sorted(maps.Keys(sweep.keep)) {
 				if err := refs.read(ctx, id); err != nil {
-					return fmt.Errorf("sweep: %w", err)
+					return false, err
 				}
 			}
 		}
 		switch {
-		case refs.names[object.Name]:
-			continue
+		case refs.names[name]:
+			return false, nil
 		case file.Checkpoint <= refs.unreadable:
 			result.Left++
-			continue
-		case result.Deleted == deleteMax:
-			result.More = true
-			return nil
+			return false, nil
 		}
-		if err := s.store.Delete(ctx, object.Name); err != nil {
-			return fmt.Errorf("sweep: %w", err)
-		}
-		result.Deleted++
-	}
-	return nil
+		return true, nil
+	})
+	result.Deleted += deleted
+	result.More = more
+	return err
 }
 
 type sweep struct {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -133,7 +134,7 @@ func TestDiscardCheckpointLeavesSharedFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		j.mustShare(a)
-		if err := j.s.DiscardHandles(t.Context(), JobBase(root, jobA), []snapshot.StateHandle{a}); err != nil {
+		if _, err := j.s.DiscardHandles(t.Context(), JobBase(root, jobA), []snapshot.StateHandle{a}); err != nil {
 			t.Fatal(err)
 		}
 		j.mustShare()
@@ -293,11 +294,10 @@ func TestDiscardRetainedAgainAfterAFailure(t *testing.T) {
 	open := openMemory(inner)
 	j := incremental{t, New(open), open, memoryRoot}
 	uri := j.publish(firstAttempt, 1, j.upload(firstAttempt, 1, 0), j.upload(firstAttempt, 1, 1))
-	failed := map[string]bool{}
+	var failed sync.Map
 	broken := New(openMemory(faulty.New(inner, func(c faulty.Call) faulty.Fault {
 		if c.Op == faulty.Delete {
-			if !failed[c.Name] {
-				failed[c.Name] = true
+			if _, again := failed.LoadOrStore(c.Name, true); !again {
 				return faulty.Fault{Before: objectstore.ErrUnavailable}
 			}
 		}

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"math"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -159,7 +158,7 @@ func (e Expected) check(c *snapshot.CompletedCheckpoint) error {
 // The shared files go first, so that after an error the call may be repeated
 // until all is gone. What metadata that is broken or gone refers to nobody knows:
 // then the checkpoint's own directory goes. After a failed read nothing is
-// deleted (I9).
+// deleted (I9). GotOn says of an error whether a repeated call leads anywhere.
 func (s *Store) DiscardRetained(ctx context.Context, uri string, expected Expected) (left int, err error) {
 	loc := LocationOf(uri)
 	checkpoint, base, err := s.LoadMetadata(ctx, uri)
@@ -179,25 +178,26 @@ func (s *Store) DiscardRetained(ctx context.Context, uri string, expected Expect
 			own[h.Name] = h
 		}
 	})
+	deleted := 0
 	if len(own) > 0 {
-		if left, err = s.discardShared(ctx, base, checkpoint.ID, own); err != nil {
-			return left, fmt.Errorf("discard checkpoint: %w", err)
+		if deleted, left, err = s.discardShared(ctx, base, checkpoint.ID, own); err != nil {
+			return left, fmt.Errorf("discard checkpoint: %w", gotOn(deleted, err))
 		}
 	}
-	return left, s.DiscardCheckpoint(ctx, loc)
+	return left, gotOn(deleted, s.DiscardCheckpoint(ctx, loc))
 }
 
 // discardShared deletes shared files of one checkpoint that no other of the
 // base refers to.
-func (s *Store) discardShared(ctx context.Context, base string, id ids.CheckpointID, own map[string]snapshot.StateHandle) (left int, err error) {
+func (s *Store) discardShared(ctx context.Context, base string, id ids.CheckpointID, own map[string]snapshot.StateHandle) (deleted, left int, err error) {
 	store, err := s.openToDelete(base)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	refs := newReferences(store)
 	for object, err := range store.List(ctx, checkpointDirPrefix) {
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		dir, file, _ := strings.Cut(object.Name, "/")
 		beside, ok := parseCheckpointDir(dir)
@@ -205,19 +205,20 @@ func (s *Store) discardShared(ctx context.Context, base string, id ids.Checkpoin
 			continue
 		}
 		if err := refs.read(ctx, beside); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(own)) {
+	// Those that are listed: when this is repeated, those that are gone take no time.
+	deleted, _, err = s.deleteListed(ctx, store, sharedDir+"/", math.MaxInt, func(name string) (bool, error) {
+		h, isOwn := own[name]
 		switch {
-		case refs.names[name]:
-		case own[name].SharedSince <= refs.unreadable:
+		case !isOwn, refs.names[name]:
+			return false, nil
+		case h.SharedSince <= refs.unreadable:
 			left++
-		default:
-			if err := store.Delete(ctx, name); err != nil {
-				return left, err
-			}
+			return false, nil
 		}
-	}
-	return left, nil
+		return true, nil
+	})
+	return deleted, left, err
 }

@@ -22,13 +22,23 @@ var (
 // and is called for every operation, so it shares what is expensive.
 type Opener func(uri string) (objectstore.Store, error)
 
-// Store writes, reads and deletes checkpoints and savepoints.
+// Store writes, reads and deletes checkpoints and savepoints. It may be used by
+// many goroutines at once.
 type Store struct {
 	opener Opener
+	// deletions has a token for each file that is being deleted; nil to delete
+	// one after the other.
+	deletions chan struct{}
 }
 
 // New returns a Store whose objects are reached through opener.
-func New(opener Opener) *Store { return &Store{opener: opener} }
+func New(opener Opener) *Store {
+	return &Store{opener: opener, deletions: make(chan struct{}, deletionsAtOnce)}
+}
+
+// OneAtATime returns a Store of the same objects that deletes files one after
+// the other, on the caller's goroutine: in a simulation calls have one order.
+func (s *Store) OneAtATime() *Store { return &Store{opener: s.opener} }
 
 func (s *Store) open(uri string) (objectstore.Store, error) {
 	store, err := s.opener(uri)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -353,7 +354,10 @@ func TestDiscardHandles(t *testing.T) {
 		writeState(t, s, loc, fileOf(1, 1, 2), 0, "c")
 		last := writeState(t, s, loc, fileOf(1, 1, 3), 0, "d")
 		forged := snapshot.StateHandle{Name: "../other/file"}
-		err := s.DiscardHandles(t.Context(), loc.Base, []snapshot.StateHandle{first, forged, inline, last, first})
+		left, err := s.DiscardHandles(t.Context(), loc.Base, []snapshot.StateHandle{first, forged, inline, last, first})
+		if !reflect.DeepEqual(left, []snapshot.StateHandle{forged}) || !GotOn(err) {
+			t.Errorf("left are %v, got on: %t", left, GotOn(err))
+		}
 		if err == nil || !strings.Contains(err.Error(), "../other/file") {
 			t.Errorf("the forged handle was accepted: %v", err)
 		}

@@ -154,7 +154,7 @@ func (c *checkpoints) write(view statebackend.FileFrozen) error {
 	}
 	for local, handle := range c.known {
 		if _, ok := known[local]; !ok {
-			if err := c.store.DiscardHandles(ctx, c.base, []snapshot.StateHandle{handle}); err != nil {
+			if _, err := c.store.DiscardHandles(ctx, c.base, []snapshot.StateHandle{handle}); err != nil {
 				return err
 			}
 		}

@@ -10,8 +10,9 @@
 //     updates and publications pass through it one at a time, so that two
 //     swaps of one driver never race; an outcome that is not known is looked
 //     up until it is.
-//   - The deleter removes files one request at a time, tries each a few times
-//     and then leaves the rest to the sweep of the next leader.
+//   - The deleter carries out one request at a time, and files that wait are one
+//     request for each directory. It goes on for as long as files go, tries a few
+//     times what does not, and then leaves the rest to the sweep of the next leader.
 //   - The history writes what became of ended checkpoints, one at a time and once
 //     each, and reads what earlier JobManagers wrote. Nothing waits for it either.
 //   - Metadata is read and written by a goroutine for each request; the

@@ -46,7 +46,7 @@ type CheckpointStore interface {
 	VerifyState(ctx context.Context, base string, handle snapshot.StateHandle) error
 	IsVisible(ctx context.Context, uri string) (bool, error)
 	PersistMetadata(ctx context.Context, loc checkpointstore.Location, checkpoint *snapshot.CompletedCheckpoint) (string, error)
-	DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) error
+	DiscardHandles(ctx context.Context, base string, handles []snapshot.StateHandle) (left []snapshot.StateHandle, err error)
 	DiscardCheckpoint(ctx context.Context, loc checkpointstore.Location) error
 	DiscardRetained(ctx context.Context, uri string, expected checkpointstore.Expected) (left int, err error)
 	Sweep(ctx context.Context, request checkpointstore.SweepRequest) (checkpointstore.SweepResult, error)
@@ -127,7 +127,7 @@ func Start(options Options) *Driver {
 		options: options,
 		log:     log,
 		mail:    newMailbox(),
-		deleter: newDeleter(log),
+		deleter: newDeleter(options.Checkpoints.DiscardHandles, log),
 		metrics: newMetrics(options.Graph),
 		done:    make(chan struct{}),
 	}
@@ -330,13 +330,14 @@ func (d *Driver) location(id ids.CheckpointID, dir string) checkpointstore.Locat
 
 func (d *Driver) discardHandles(e coordinator.DiscardHandles) {
 	location := d.location(e.Checkpoint, e.Dir)
+	if !e.Metadata {
+		d.deleter.enqueueFiles(filesOf{base: location.Base, handles: e.Handles})
+		return
+	}
 	d.deleter.enqueue(deletion{
 		what: fmt.Sprintf("%d files of checkpoint %d", len(e.Handles), e.Checkpoint),
 		do: func(ctx context.Context) (bool, error) {
-			if e.Metadata {
-				return false, d.options.Checkpoints.DiscardCheckpoint(ctx, location)
-			}
-			return false, d.options.Checkpoints.DiscardHandles(ctx, location.Base, e.Handles)
+			return false, d.options.Checkpoints.DiscardCheckpoint(ctx, location)
 		},
 	})
 }

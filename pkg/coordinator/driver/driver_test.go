@@ -596,7 +596,7 @@ func TestDeletionsAreTriedAFewTimesAndThenLeft(t *testing.T) {
 		m := &machine{react: func(event coordinator.Event) []coordinator.Effect {
 			if _, ok := event.(coordinator.JobClaimed); ok {
 				return []coordinator.Effect{
-					coordinator.DiscardHandles{Checkpoint: 1, Handles: []snapshot.StateHandle{{Name: "chk-1/bad", Size: 1}}},
+					coordinator.DiscardHandles{Checkpoint: 1, Dir: testDir + "/savepoints", Handles: []snapshot.StateHandle{{Name: "bad", Size: 1}}},
 					coordinator.DiscardHandles{Checkpoint: 1, Handles: []snapshot.StateHandle{{Name: "chk-1/good", Size: 1}}},
 				}
 			}

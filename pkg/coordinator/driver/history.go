@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -30,6 +31,10 @@ const (
 	historyQueueMax = 16
 	// historyTimeout bounds one write, and reading what an earlier JobManager wrote.
 	historyTimeout = 10 * time.Second
+	// loadFactor times as many reports as are kept may be stored before it is known
+	// which of them ended last, and are read to find out: more than an earlier
+	// JobManager leaves that was killed, or could not delete for a while.
+	loadFactor = 2
 )
 
 // History is what is told of a job's ended checkpoints: best effort, for
@@ -44,8 +49,11 @@ type History struct {
 	loading sync.Mutex
 	mu      struct {
 		sync.Mutex
-		loaded  bool
-		entries []historyEntry // by ID, at most keep
+		loaded bool
+		added  uint64 // how many ended here
+		// entries are by ID, and at most keep: those that ended last, which a slow
+		// savepoint may do long after newer checkpoints.
+		entries []historyEntry
 		queue   []*snapshot.CheckpointReport
 		// ending: no more comes; run returns when the queue is empty.
 		ending bool
@@ -55,13 +63,26 @@ type History struct {
 
 // historyEntry keeps a report in its stored form, which is far smaller.
 type historyEntry struct {
-	view    coordinator.CheckpointView
+	view coordinator.CheckpointView
+	// added counts those that ended here, in the order in which they did, which
+	// holds when the clock is set back; 0 for what an earlier JobManager wrote.
+	added   uint64
 	content []byte
 	// report is set until content is.
 	report *snapshot.CheckpointReport
 }
 
-// NewHistory makes the history of a job, of the last keep checkpoints. It
+// byEnd orders entries by when they ended: those of earlier JobManagers by
+// their clocks, and before those that ended here.
+func byEnd(a, b historyEntry) int {
+	return cmp.Or(
+		cmp.Compare(a.added, b.added),
+		a.view.TriggeredAt.Add(a.view.Duration).Compare(b.view.TriggeredAt.Add(b.view.Duration)),
+		cmp.Compare(a.view.ID, b.view.ID),
+	)
+}
+
+// NewHistory makes the history of a job, of the keep checkpoints that ended last. It
 // reads what is stored when it is first asked.
 func NewHistory(job ids.JobID, store HistoryStore, keep int, log *zap.Logger) *History {
 	return &History{job: job, store: store, keep: keep, log: log, ready: make(chan struct{}, 1)}
@@ -71,7 +92,8 @@ func NewHistory(job ids.JobID, store HistoryStore, keep int, log *zap.Logger) *H
 func (h *History) add(report *snapshot.CheckpointReport) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.insertLocked(historyEntry{view: coordinator.ViewOf(report), report: report})
+	h.mu.added++
+	h.insertLocked(historyEntry{view: coordinator.ViewOf(report), added: h.mu.added, report: report})
 	if len(h.mu.queue) >= historyQueueMax {
 		h.log.Warn("the store is too slow for the history: a checkpoint is not remembered there", logfield.Checkpoint(h.mu.queue[0].ID))
 		h.mu.queue = h.mu.queue[1:]
@@ -87,20 +109,13 @@ func (h *History) insertLocked(e historyEntry) {
 		return
 	}
 	h.mu.entries = slices.Insert(h.mu.entries, i, e)
-	if drop := len(h.mu.entries) - h.keep; drop > 0 {
-		h.mu.entries = slices.Delete(h.mu.entries, 0, drop)
+	if len(h.mu.entries) > h.keep {
+		first := slices.MinFunc(h.mu.entries, byEnd).view.ID
+		h.mu.entries = slices.DeleteFunc(h.mu.entries, func(e historyEntry) bool { return e.view.ID == first })
 	}
 }
 
-func byID(e historyEntry, id ids.CheckpointID) int {
-	switch {
-	case e.view.ID < id:
-		return -1
-	case e.view.ID > id:
-		return 1
-	}
-	return 0
-}
+func byID(e historyEntry, id ids.CheckpointID) int { return cmp.Compare(e.view.ID, id) }
 
 // finish lets run return once what is queued has been tried.
 func (h *History) finish() {
@@ -156,10 +171,19 @@ func (h *History) write(ctx context.Context, report *snapshot.CheckpointReport) 
 		return err
 	}
 	h.mu.Lock()
-	oldest := report.ID
-	if i, found := slices.BinarySearchFunc(h.mu.entries, report.ID, byID); found {
-		h.mu.entries[i].content, h.mu.entries[i].report = content, nil
-		oldest = h.mu.entries[0].view.ID
+	remembered := make(map[ids.CheckpointID]bool, len(h.mu.entries))
+	newest := report.ID
+	for i := range h.mu.entries {
+		e := &h.mu.entries[i]
+		if e.view.ID == report.ID {
+			e.content, e.report = content, nil
+		}
+		remembered[e.view.ID] = true
+		newest = max(newest, e.view.ID)
+	}
+	keep := h.keep
+	if !h.mu.loaded {
+		keep = loadFactor * h.keep
 	}
 	h.mu.Unlock()
 	if err := h.store.PutReport(ctx, h.job, report.ID, content); err != nil {
@@ -170,13 +194,18 @@ func (h *History) write(ctx context.Context, report *snapshot.CheckpointReport) 
 		return err
 	}
 	// Those that never were in memory go too: an earlier delete may have failed.
-	for _, id := range stored[:max(0, len(stored)-h.keep)] {
-		if id >= oldest {
+	surplus := len(stored) - keep
+	for _, id := range stored {
+		if surplus <= 0 || id > newest { // newer ones are another leader's
 			break
+		}
+		if remembered[id] {
+			continue
 		}
 		if err := h.store.DeleteReport(ctx, h.job, id); err != nil {
 			return err
 		}
+		surplus--
 	}
 	return nil
 }
@@ -198,7 +227,10 @@ func (h *History) Load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range slices.Backward(stored[max(0, len(stored)-h.keep):]) {
+	for _, id := range slices.Backward(stored[max(0, len(stored)-loadFactor*h.keep):]) {
+		if h.has(id) {
+			continue
+		}
 		report, err := h.store.ReadReport(ctx, h.job, id)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -219,6 +251,13 @@ func (h *History) Load(ctx context.Context) error {
 	h.mu.loaded = true
 	h.mu.Unlock()
 	return nil
+}
+
+func (h *History) has(id ids.CheckpointID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, found := slices.BinarySearchFunc(h.mu.entries, id, byID)
+	return found
 }
 
 // Views lists the ended checkpoints that are remembered, newest first.

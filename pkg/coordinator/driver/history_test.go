@@ -24,11 +24,19 @@ func reportOf(id ids.CheckpointID) *snapshot.CheckpointReport {
 
 // records makes a machine whose checkpoints end at once.
 func records(list ...ids.CheckpointID) *machine {
+	reports := make([]*snapshot.CheckpointReport, len(list))
+	for i, id := range list {
+		reports[i] = reportOf(id)
+	}
+	return recordsOf(reports...)
+}
+
+func recordsOf(reports ...*snapshot.CheckpointReport) *machine {
 	return &machine{react: func(event coordinator.Event) []coordinator.Effect {
 		var effects []coordinator.Effect
 		if e, ok := event.(coordinator.JobClaimed); ok {
-			for _, id := range list {
-				effects = append(effects, coordinator.RecordHistory{Report: reportOf(id)})
+			for _, report := range reports {
+				effects = append(effects, coordinator.RecordHistory{Report: report})
 			}
 			// Not later than the answer to what follows in the driver's order.
 			effects = append(effects, coordinator.UpdateRecord{Token: e.Token, Revision: 1, Record: running(0)})
@@ -160,6 +168,118 @@ func TestHistoryQueueIsBounded(t *testing.T) {
 			t.Errorf("%d of %d were written, want %d", puts, n, historyQueueMax)
 		}
 		if stored, err := w.records.Reports(t.Context(), testJob); err != nil || !reflect.DeepEqual(stored, []ids.CheckpointID{n - 1, n}) {
+			t.Errorf("stored are %v, error %v", stored, err)
+		}
+	})
+}
+
+// A savepoint during which newer checkpoints ended is the last that ended.
+func TestHistoryRemembersASlowSavepoint(t *testing.T) {
+	for name, end := range map[string]time.Duration{"": time.Hour, "and the clock was set back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				slow := reportOf(7)
+				slow.Kind, slow.Duration = snapshot.Savepoint, time.Hour
+				slow.TriggeredAt = slow.TriggeredAt.Add(end - slow.Duration)
+				d := w.start(recordsOf(reportOf(8), reportOf(9), slow), &cluster{})
+				synctest.Wait()
+				if got := idsOf(d); !reflect.DeepEqual(got, []uint64{9, 7}) {
+					t.Errorf("remembered are %v", got)
+				}
+				if report, err := d.options.History.Report(7); err != nil || !reflect.DeepEqual(report, slow) {
+					t.Errorf("report is %+v, error %v", report, err)
+				}
+				d.Stop()
+				if stored, err := w.records.Reports(t.Context(), testJob); err != nil || !reflect.DeepEqual(stored, []ids.CheckpointID{7, 9}) {
+					t.Fatalf("stored are %v, error %v", stored, err)
+				}
+				d = w.start(records(), &cluster{})
+				synctest.Wait()
+				if got := idsOf(d); !reflect.DeepEqual(got, []uint64{9, 7}) {
+					t.Errorf("after a restart %v are remembered", got)
+				}
+				d.Stop()
+			})
+		})
+	}
+}
+
+// What an earlier JobManager wrote is ordered by when it ended, too.
+func TestHistoryForgetsWhatEndedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		slow := reportOf(7)
+		slow.Duration = time.Hour
+		d := w.start(recordsOf(reportOf(8), reportOf(9), slow), &cluster{})
+		synctest.Wait()
+		d.Stop()
+		// This one is killed before it deletes anything.
+		w.fail(func(call faulty.Call) faulty.Fault {
+			if call.Op == faulty.Delete {
+				return faulty.Fault{Before: faulty.ErrInjected}
+			}
+			return faulty.Fault{}
+		})
+		late := reportOf(20)
+		late.TriggeredAt = late.TriggeredAt.Add(2 * time.Hour)
+		d = w.start(recordsOf(late), &cluster{})
+		synctest.Wait()
+		d.Stop()
+		w.fail(nil)
+		d = w.start(records(), &cluster{})
+		synctest.Wait()
+		if got := idsOf(d); !reflect.DeepEqual(got, []uint64{20, 7}) {
+			t.Errorf("of three that are stored %v are remembered", got)
+		}
+		d.Stop()
+		d = w.start(records(21), &cluster{})
+		defer d.Stop()
+		synctest.Wait()
+		if got := idsOf(d); !reflect.DeepEqual(got, []uint64{21, 20}) {
+			t.Errorf("when another has ended %v are remembered", got)
+		}
+		if stored, err := w.records.Reports(t.Context(), testJob); err != nil || !reflect.DeepEqual(stored, []ids.CheckpointID{20, 21}) {
+			t.Errorf("stored are %v, error %v", stored, err)
+		}
+	})
+}
+
+// Nobody knows what ended last among reports that could not be read: they stay
+// until they are too many.
+func TestHistoryThatIsNotReadIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		d := w.start(records(7, 8), &cluster{})
+		synctest.Wait()
+		d.Stop()
+		unreadable := func(call faulty.Call) faulty.Fault {
+			if call.Op == faulty.Read && strings.Contains(call.Name, "/history/") {
+				return faulty.Fault{Delay: time.Hour}
+			}
+			return faulty.Fault{}
+		}
+		for _, c := range []struct {
+			ends ids.CheckpointID
+			want []ids.CheckpointID
+		}{{9, []ids.CheckpointID{7, 8, 9}}, {10, []ids.CheckpointID{7, 8, 9, 10}}, {11, []ids.CheckpointID{8, 9, 10, 11}}} {
+			w.fail(unreadable)
+			d = w.start(records(c.ends), &cluster{})
+			time.Sleep(historyTimeout + time.Second)
+			synctest.Wait()
+			if stored, err := w.records.Reports(t.Context(), testJob); err != nil || !reflect.DeepEqual(stored, c.want) {
+				t.Errorf("when %d has ended %v are stored, error %v", c.ends, stored, err)
+			}
+			d.Stop()
+		}
+		w.fail(nil)
+		d = w.start(records(12), &cluster{})
+		defer d.Stop()
+		synctest.Wait()
+		if got := idsOf(d); !reflect.DeepEqual(got, []uint64{12, 11}) {
+			t.Errorf("remembered are %v", got)
+		}
+		if stored, err := w.records.Reports(t.Context(), testJob); err != nil || !reflect.DeepEqual(stored, []ids.CheckpointID{11, 12}) {
 			t.Errorf("stored are %v, error %v", stored, err)
 		}
 	})

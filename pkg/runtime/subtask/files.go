@@ -69,7 +69,7 @@ func (w *snapshotWriter) discard(ctx context.Context, out snapshot.SubtaskState,
 		}
 	})
 	w.local.abandon()
-	if err := w.cfg.Store.DiscardHandles(ctx, w.location().Base, handles); err != nil {
+	if _, err := w.cfg.Store.DiscardHandles(ctx, w.location().Base, handles); err != nil {
 		return fmt.Errorf("%w (and removing its files: %w)", cause, err)
 	}
 	return cause

@@ -393,7 +393,7 @@ func TestWhatHindersASnapshotDeclinesIt(t *testing.T) {
 			for _, st := range r.acks(2) {
 				st.EachHandle(func(h snapshot.StateHandle) { acked = append(acked, h) })
 			}
-			if err := b.store.DiscardHandles(t.Context(), checkpointstore.JobBase("/ckpt", testJob), acked); err != nil {
+			if _, err := b.store.DiscardHandles(t.Context(), checkpointstore.JobBase("/ckpt", testJob), acked); err != nil {
 				t.Fatal(err)
 			}
 			if n := b.count(); n != before {
