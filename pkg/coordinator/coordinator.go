@@ -167,7 +167,7 @@ func (c *Coordinator) NextDeadline() (time.Time, bool) {
 		earlier(c.periodicDue())
 	}
 	if c.wantsLoopCheck() && !c.awaitsIDs() {
-		earlier(c.attempt.loops.next)
+		earlier(c.loopCheckDue())
 	}
 	return at, armed
 }
