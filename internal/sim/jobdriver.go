@@ -166,11 +166,23 @@ func (d *jobDriver) discardHandles(e coordinator.DiscardHandles) deletion {
 	store := c.storage.checkpoints
 	return func(ctx context.Context) (bool, error) {
 		if e.Metadata {
-			c.checks.swept[location.URI()] = c.now
+			if e.Dir == "" || d.hasLeft(e.Checkpoint) {
+				c.checks.swept[location.URI()] = c.now
+			}
 			return false, store.DiscardCheckpoint(ctx, location)
 		}
 		return false, store.DiscardHandles(ctx, location.Base, e.Handles)
 	}
+}
+
+// hasLeft reports whether a checkpoint is of an attempt that has ended, so that
+// nobody who belongs to the job writes for it any more.
+func (d *jobDriver) hasLeft(id ids.CheckpointID) bool {
+	if d.over {
+		return true
+	}
+	status := d.machine.Status()
+	return status.Status == coordinator.RunningStatus && status.Attempt != d.jm.c.checks.triggered[checkpointName{d.job.id, id}].attempt
 }
 
 func (d *jobDriver) sweep(e coordinator.SweepAttempts) deletion {
