@@ -133,9 +133,10 @@ func (c *cluster) checkOrphans() {
 
 // isBeyondSweeps reports whether an object was written by a process that had
 // already been replaced, when nobody was to look for leftovers any more: after
-// the last sweep of its job (or none could be made), or into a savepoint that nobody knew of or had
-// given up, also if its deletion has failed too often. It does harm to nobody and nobody can prevent it, short of a lock
-// on every write.
+// the last sweep of its job (or none could be made), or into a savepoint of a
+// JobManager before the last, or one that was given up and looked into after its
+// attempt had ended (or its deletion has failed too often). It does harm to nobody
+// and nobody can prevent it, short of a lock on every write.
 func (c *cluster) isBeyondSweeps(name string) bool {
 	written := c.checks.written[name]
 	for _, j := range c.jobs {

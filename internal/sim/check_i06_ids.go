@@ -26,5 +26,5 @@ func (c *cluster) checkTriggered(j *job, e coordinator.TriggerCheckpoint) {
 			c.fail("I6", "%s: checkpoint %d is triggered with token %d after %d with token %d", j.name, id, token, other.id, t.token)
 		}
 	}
-	c.checks.triggered[name] = triggered{barrier: e.Barrier, token: token}
+	c.checks.triggered[name] = triggered{barrier: e.Barrier, token: token, attempt: e.Executor.Attempt}
 }

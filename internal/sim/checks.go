@@ -46,7 +46,8 @@ type checks struct {
 	// abandoned are transactions of checkpoints that a job has fallen back
 	// from, with the token under which it did.
 	abandoned map[string]ids.FencingToken
-	// swept is when leftovers below a URI were last looked for.
+	// swept is when leftovers below a URI were last looked for; for a savepoint,
+	// since the attempt that wrote there had ended.
 	swept map[string]time.Duration
 	// unswept are the URIs below which a driver gave up to look for them, the
 	// store having failed it too often.
@@ -91,6 +92,7 @@ type published struct {
 type triggered struct {
 	barrier element.Barrier
 	token   ids.FencingToken
+	attempt ids.AttemptID
 }
 
 // attemptCheck is what is known of one attempt.

@@ -166,12 +166,24 @@ func (d *jobDriver) discardHandles(e coordinator.DiscardHandles) deletion {
 	store, handles := c.storage.checkpoints, e.Handles
 	return func(ctx context.Context) (more bool, err error) {
 		if e.Metadata {
-			c.checks.swept[location.URI()] = c.now
+			if e.Dir == "" || d.hasLeft(e.Checkpoint) {
+				c.checks.swept[location.URI()] = c.now
+			}
 			return false, store.DiscardCheckpoint(ctx, location)
 		}
 		handles, err = store.DiscardHandles(ctx, location.Base, handles)
 		return false, err
 	}
+}
+
+// hasLeft reports whether a checkpoint is of an attempt that has ended, so that
+// nobody who belongs to the job writes for it any more.
+func (d *jobDriver) hasLeft(id ids.CheckpointID) bool {
+	if d.over {
+		return true
+	}
+	status := d.machine.Status()
+	return status.Status == coordinator.RunningStatus && status.Attempt != d.jm.c.checks.triggered[checkpointName{d.job.id, id}].attempt
 }
 
 func (d *jobDriver) sweep(e coordinator.SweepAttempts) deletion {

@@ -43,7 +43,7 @@ var (
 	CheckpointTimeout = durationOption(settings{key: "execution.checkpointing.timeout", scope: JobScope,
 		doc: "Age at which an unfinished checkpoint is aborted."}, "10 min", 10*time.Millisecond, longest)
 	CheckpointMinPause = durationOption(settings{key: "execution.checkpointing.min-pause", scope: JobScope,
-		doc: "Least time from the end of one checkpoint to the start of the next periodic one. If it is not 0 there is one checkpoint at a time."}, "0 s", 0, longest)
+		doc: "Least time from the end of one checkpoint to the start of the next periodic one, or of one that looks whether a loop is empty. If it is not 0 there is one checkpoint at a time."}, "0 s", 0, longest)
 	CheckpointMaxConcurrent = intOption(settings{key: "execution.checkpointing.max-concurrent-checkpoints", scope: JobScope,
 		doc: "Checkpoints that may be under way at once. Savepoints run beside them."}, "1", 1, 16)
 	CheckpointTolerableFailed = intOption(settings{key: "execution.checkpointing.tolerable-failed-checkpoints", scope: JobScope,

@@ -504,7 +504,8 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 	persistUnderWay := p.stage == persisting
 	p.measured.failure = reason
 	// A savepoint is alone in its directory, so what was written for it and
-	// never acknowledged goes too: no sweep comes there.
+	// never acknowledged goes too: no sweep comes there. See leave for what
+	// is written later.
 	metadata := p.stage == publishing || p.isSavepoint()
 	c.endPending(now, p, text)
 	if p.attempt == c.attempt.id && c.phase == phaseRun && !drained {
@@ -522,8 +523,8 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 		c.note(now, fmt.Sprintf("%s %d aborted: %s", p.kind, p.id, text))
 	}
 	if p.isSavepoint() {
-		if c.phase != phaseRun || drained {
-			c.leftovers = append(c.leftovers, endedCheckpoint{id: p.id, dir: p.dir})
+		if p.acked < c.layout.total() {
+			c.leave(endedCheckpoint{id: p.id, dir: p.dir})
 		}
 		answer := fmt.Sprintf("%s %d failed: %s", p.kind, p.id, text)
 		if drained {
@@ -539,15 +540,29 @@ func (c *Coordinator) abort(now time.Time, p *pendingCheckpoint, reason AbortRea
 	c.countFailure(now, p, reason, text)
 }
 
+// leave remembers the directory of a savepoint that was given up before all
+// subtasks had acknowledged it. Those that had not may still be writing, which
+// nothing interrupts, and may end without saying of what: their attempt fails, or
+// is cancelled.
+func (c *Coordinator) leave(e endedCheckpoint) {
+	if c.leftovers = append(c.leftovers, e); len(c.leftovers) > leftoversMax {
+		c.discardLeftover(c.leftovers[0])
+		c.leftovers = slices.Delete(c.leftovers, 0, 1)
+	}
+}
+
 // discardLeftovers deletes the directories of savepoints that were given up
-// with their attempt. Its executors may have written files that they never
-// acknowledged, and the sweep of attempts looks at checkpoints only; now they
-// are gone for sure.
+// in attempts which have ended. The sweep of attempts looks at checkpoints only;
+// now their executors are gone for sure.
 func (c *Coordinator) discardLeftovers() {
 	for _, e := range c.leftovers {
-		c.emit(DiscardHandles{Checkpoint: e.id, Dir: e.dir, Metadata: true})
+		c.discardLeftover(e)
 	}
 	c.leftovers = nil
+}
+
+func (c *Coordinator) discardLeftover(e endedCheckpoint) {
+	c.emit(DiscardHandles{Checkpoint: e.id, Dir: e.dir, Metadata: true})
 }
 
 // countFailure fails the job over when too many checkpoints in a row have failed.

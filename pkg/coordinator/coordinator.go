@@ -83,7 +83,7 @@ type Coordinator struct {
 	pending        []*pendingCheckpoint // by ID
 	unsettled      []*pendingCheckpoint // aborted while their metadata was being written
 	recent         ring[endedCheckpoint]
-	leftovers      []endedCheckpoint // savepoints given up with their attempt; bounded by savepointsMax
+	leftovers      []endedCheckpoint // savepoints given up by this attempt or one before; bounded by leftoversMax
 	files          registry          // of published checkpoints that still exist
 	claimedJob     ids.JobID         // whose checkpoint the job was started from, if this leader has read it
 	sweepOwed      bool              // unread checkpoints were released since the last sweep
@@ -167,7 +167,7 @@ func (c *Coordinator) NextDeadline() (time.Time, bool) {
 		earlier(c.periodicDue())
 	}
 	if c.wantsLoopCheck() && !c.awaitsIDs() {
-		earlier(c.attempt.loops.next)
+		earlier(c.loopCheckDue())
 	}
 	return at, armed
 }

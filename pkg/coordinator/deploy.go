@@ -294,7 +294,7 @@ func (c *Coordinator) enterRunning(now time.Time) {
 }
 
 // advanceRunning starts what a running job is due: savepoints, its end,
-// periodic checkpoints.
+// periodic checkpoints and those that look into loops.
 func (c *Coordinator) advanceRunning(now time.Time) {
 	a := &c.attempt
 	switch {
@@ -319,8 +319,8 @@ func (c *Coordinator) advanceRunning(now time.Time) {
 		c.trigger(now, snapshot.FinalCheckpoint, savepointRequest{})
 		return
 	}
-	c.checkLoops(now)
 	c.startCheckpoint(now)
+	c.checkLoops(now)
 }
 
 func (c *Coordinator) finishTasks() {

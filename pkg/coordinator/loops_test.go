@@ -70,13 +70,18 @@ func TestLoopsAreLookedIntoWhenTheirInputHasEnded(t *testing.T) {
 	if c.wantsLoopCheck() {
 		t.Error("a second one looks while the first is under way")
 	}
-	c.pending = nil
 	var waits []time.Duration
 	for range 8 {
-		waits = append(waits, c.attempt.loops.next.Sub(now))
-		now = c.attempt.loops.next
+		now = now.Add(3 * time.Second) // the look takes longer than any pause
+		c.endPending(now, c.pending[0], "")
 		c.checkLoops(now)
-		c.pending = nil
+		at, ok := c.NextDeadline()
+		if len(c.pending) > 0 || !ok {
+			t.Fatalf("%d checkpoints in the moment that the last has ended, a deadline %t", len(c.pending), ok)
+		}
+		waits = append(waits, at.Sub(now))
+		now = at
+		c.checkLoops(now)
 	}
 	if waits[0] != 2*loopCheckFirst || waits[7] != loopCheckMax {
 		t.Errorf("pauses between looks are %v", waits)

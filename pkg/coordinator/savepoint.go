@@ -12,6 +12,12 @@ import (
 // each is a full copy of the state, and users ask one at a time.
 const savepointsMax = 8
 
+// leftoversMax bounds the directories of savepoints given up that are looked into
+// once more. An attempt may run for long and its savepoints fail again and again;
+// what a subtask was writing when the oldest of so many was given up has been
+// written by then, unless they fail as fast as users ask for them.
+const leftoversMax = 64
+
 // savepointRequest is a user's request that is not yet triggered.
 type savepointRequest struct {
 	id    RequestID

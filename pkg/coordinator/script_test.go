@@ -40,6 +40,37 @@ func testGraph(t testing.TB, parallelism int) graph.ExecutionGraph {
 	return g
 }
 
+// testLoopGraph has a loop, and live => show beside it. Subtasks and edges are
+//
+//	in 0/0 =0=> loop 3/0 =1=> step 4/0 =3=> loop
+//	                side 1/0 =2=> step
+//	live 2/0 =4=> show 5/0
+func testLoopGraph(t testing.TB) graph.ExecutionGraph {
+	t.Helper()
+	g, err := graph.Expand(graph.JobGraph{
+		Name: "loop",
+		Operators: []graph.Operator{
+			{UID: "in", Kind: graph.SourceOperator, Bounded: true},
+			{UID: "side", Kind: graph.SourceOperator, Bounded: true},
+			{UID: "live", Kind: graph.SourceOperator},
+			{UID: "loop", Kind: graph.IterateOperator, KeyType: "string"},
+			{UID: "step", Kind: graph.ProcessOperator, KeyType: "string"},
+			{UID: "show", Kind: graph.ProcessOperator, KeyType: "string"},
+		},
+		Edges: []graph.Edge{
+			{From: "in", To: "loop", Partitioner: graph.Hash},
+			{From: "loop", To: "step", Partitioner: graph.Hash},
+			{From: "side", To: "step", Partitioner: graph.Hash},
+			{From: "step", To: "loop", Partitioner: graph.Hash, Feedback: true},
+			{From: "live", To: "show", Partitioner: graph.Hash},
+		},
+	}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 // testConfig has round numbers and no jitter.
 func testConfig() Config {
 	return Config{
@@ -222,7 +253,7 @@ func (s *scene) command(d *datadriven.TestData) {
 	a := args{s, d}
 	s.now = epoch.Add(a.duration("t", s.now.Sub(epoch)))
 	switch d.Cmd {
-	case "job": // job [auto] [fresh] [parallelism=] [interval=] … : a coordinator over the stored record, or over a new one
+	case "job": // job [auto] [fresh] [parallelism=] [loop] [interval=] … : a coordinator over the stored record, or over a new one
 		s.newJob(a)
 	case "boot": // boot [tms=tm-1,tm-2]: everything up to RUNNING, without a transcript
 		s.boot(a)
@@ -270,7 +301,7 @@ func (s *scene) command(d *datadriven.TestData) {
 			list = append(list, snapshot.Split{Data: []byte(x)})
 		}
 		s.step(SplitsDiscovered{Attempt: a.attempt(), Operator: "src", Splits: list, Complete: a.flag("complete")})
-	case "ack": // ack c= [of=] [file=] [shared=] [ended] [in-flight=] [alignment=] …
+	case "ack": // ack c= [of=] [file=] [shared=] [ended] [loop-empty] [in-flight= [edge=]] [alignment=] …
 		for _, id := range a.subtasks() {
 			s.step(CheckpointAcked{Attempt: a.attempt(), Checkpoint: a.checkpoint(), State: s.state(a, id), Stats: a.stats()})
 		}
@@ -345,6 +376,9 @@ func (s *scene) newJob(a args) {
 	s.cfg.AllowDuplicates = a.flag("allow-duplicates")
 	k.Incremental = a.flag("incremental")
 	s.graph = testGraph(s.t, a.number("parallelism", 2))
+	if a.flag("loop") {
+		s.graph = testLoopGraph(s.t)
+	}
 	for i := range s.graph.Job.Operators {
 		s.graph.Job.Operators[i].CommitsRevocable = s.graph.Job.Operators[i].TwoPhase && a.flag("revocable")
 	}
@@ -446,9 +480,15 @@ func (s *scene) state(a args, id ids.SubtaskID) snapshot.SubtaskState {
 			})
 		}
 	}
-	out := snapshot.SubtaskState{Subtask: id, EndOfData: a.flag("ended"), Operators: []snapshot.OperatorSubtaskState{state}}
+	out := snapshot.SubtaskState{
+		Subtask: id, EndOfData: a.flag("ended"), LoopIsEmpty: a.flag("loop-empty"), Operators: []snapshot.OperatorSubtaskState{state},
+	}
 	if n := a.number("in-flight", 0); n > 0 {
-		out.InFlight = []snapshot.InFlight{{Handle: snapshot.StateHandle{Name: name + "-in-flight", Size: int64(n)}}}
+		in := snapshot.InFlight{Handle: snapshot.StateHandle{Name: name + "-in-flight", Size: int64(n)}}
+		if a.flag("edge") {
+			in.Parts = []snapshot.ChannelPart{{Edge: a.number("edge", 0), Length: int64(n)}}
+		}
+		out.InFlight = []snapshot.InFlight{in}
 	}
 	return out
 }
