@@ -171,7 +171,10 @@ func (t *Task) run() {
 	left := true
 	defer func() {
 		if left {
-			t.failWithout(errGoexit, "")
+			// The subtask too, or what still comes back from its work goes on with it.
+			if t.subtask == nil || protect(func() { t.subtask.Fail(errGoexit, "") }) != nil {
+				t.failWithout(errGoexit, "")
+			}
 			t.stop()
 		}
 	}()

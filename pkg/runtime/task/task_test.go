@@ -388,6 +388,9 @@ func TestGoexitIsAFailure(t *testing.T) {
 			if status := reports.last(t); status.Status != coordinator.Failed || !strings.Contains(status.Failure.Message, "Goexit") {
 				t.Errorf("%s: reported %+v", name, status)
 			}
+			if calls := strings.Join(s.calls, ", "); !strings.Contains(calls, "end FAILED, close") {
+				t.Errorf("%s: the subtask was not told before it was closed: %s", name, calls)
+			}
 		}
 	})
 }
