@@ -28,11 +28,11 @@ func TestConformanceOfPebble(t *testing.T) {
 // which the cases with thousands of entries still have several.
 func TestConformanceOfPebbleWithoutMemory(t *testing.T) {
 	t.Parallel()
-	memory := int64(1)
+	size := int64(1)
 	if racedetector.Enabled {
-		memory = 512 << 10
+		size = 512 << 10
 	}
 	backendtest.Run(t, func(*testing.T) statebackend.Backend {
-		return pebble.New(pebble.Options{FS: vfs.NewMem(), MemoryBytes: memory})
+		return pebble.New(pebble.Options{FS: vfs.NewMem(), MemoryBytes: size})
 	})
 }
