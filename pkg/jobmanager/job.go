@@ -31,6 +31,7 @@ type job struct {
 	graph  graph.ExecutionGraph
 	config *config.Config
 	log    *jobLog
+	origin origin
 	// history is what is told of its checkpoints, also after its end.
 	history *driver.History
 
@@ -65,7 +66,7 @@ func (s *Server) makeJob(spec *pb.JobSpec) (*job, error) {
 	}
 	id := ids.JobID(spec.GetJobId())
 	history := driver.NewHistory(id, s.store, config.CheckpointHistory.Get(s.options.Config), s.log.With(logfield.Job(id)))
-	return &job{id: id, spec: spec, graph: expanded, config: jobConfig, history: history}, nil
+	return &job{id: id, spec: spec, graph: expanded, config: jobConfig, history: history, origin: originOf(spec)}, nil
 }
 
 func overridesOf(entries map[string]string) []string {

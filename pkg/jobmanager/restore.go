@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"net/url"
+	"path"
 	"strings"
 
+	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/codec/avro"
 	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/ids"
@@ -15,44 +19,138 @@ import (
 	"github.com/weirstream/weir/pkg/transport"
 )
 
+// origin is what a job was submitted to start from. It never changes once the
+// server knows the job.
+type origin struct {
+	// place is the directory in the one form of it that is compared; empty for
+	// a start from nothing.
+	place string
+	// job and checkpoint are what its metadata says. The JobManager that
+	// accepted the job has read them, the ones after it have not.
+	job        ids.JobID
+	checkpoint ids.CheckpointID
+}
+
+// originOf is what is known from the spec.
+func originOf(spec *pb.JobSpec) origin {
+	from := spec.GetRestoreFrom()
+	if from == "" {
+		return origin{}
+	}
+	place := checkpointstore.LocationOf(from).URI()
+	if local, ok := strings.CutPrefix(place, "file://"); ok {
+		if unescaped, err := url.PathUnescape(local); err == nil {
+			local = unescaped
+		}
+		place = local
+	}
+	if strings.HasPrefix(place, "/") {
+		place = path.Clean(place)
+	}
+	return origin{place: place}
+}
+
+// is reports whether both are the same checkpoint, whose directory may have two
+// names. A copy cannot be told from it.
+func (o origin) is(other origin) bool {
+	if o.place == "" || other.place == "" {
+		return false
+	}
+	return o.place == other.place || o.job != "" && o.job == other.job && o.checkpoint == other.checkpoint
+}
+
 // checkRestore looks at what the job is to start from: a wrong path, damaged
 // metadata and state that the graph cannot take are the submitter's matter.
+// A claim is reserved for the job until releaseOrigin.
 func (s *Server) checkRestore(ctx context.Context, j *job) error {
 	checkpoint, err := s.loadRestore(ctx, j)
 	if err != nil || checkpoint == nil {
 		return err
 	}
-	if err := s.checkClaim(j, checkpoint); err != nil {
+	if err := s.checkClaim(j, checkpoint, true); err != nil {
 		return err
 	}
 	return j.fitRestore(checkpoint)
 }
 
-// checkClaim refuses to claim what a job of this cluster that has not ended
-// deletes by itself: two owners would delete it under each other.
-func (s *Server) checkClaim(j *job, checkpoint *snapshot.CompletedCheckpoint) error {
-	if !j.spec.GetClaimRestored() {
-		return nil
-	}
+// checkClaim refuses to claim what a job of this cluster that has not ended, or
+// one that is being submitted, deletes by itself: two owners would delete it
+// under each other. With reserve, it is j's from now on.
+func (s *Server) checkClaim(j *job, checkpoint *snapshot.CompletedCheckpoint, reserve bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A job that is being stopped needs its savepoint until all is committed.
-	needed := checkpoint.Kind != snapshot.Savepoint
-	for _, other := range s.mu.jobs {
-		if other.driver == nil || other.driver.Status().Status.IsTerminal() {
-			continue
+	if j.spec.GetClaimRestored() {
+		// A job that is being stopped needs its savepoint until all is committed.
+		needed := checkpoint.Kind != snapshot.Savepoint
+		for other, status := range s.startedLocked() {
+			owns := needed && other.id == checkpoint.Job
+			claimed := other.spec.GetClaimRestored() && other.origin.is(j.origin)
+			if owns || claimed {
+				return j.refuseRestore(fmt.Errorf("it belongs to job %s, which is %s: it cannot be claimed", other.id, status))
+			}
 		}
-		owns := needed && other.id == checkpoint.Job
-		claimed := other.spec.GetClaimRestored() && other.spec.GetRestoreFrom() == j.spec.GetRestoreFrom()
-		if owns || claimed {
-			return j.refuseRestore(fmt.Errorf("it belongs to job %s, which is %s: it cannot be claimed", other.id, other.driver.Status().Status))
-		}
+	}
+	if reserve {
+		s.mu.starting[j] = true
 	}
 	return nil
 }
 
-// loadRestore reads the metadata of what the job is to start from; nil for a
-// start from nothing.
+// startedLocked are the jobs that have not ended, and what they are: also those
+// whose submission is under way, and the ended ones whose claimed checkpoint is
+// being deleted.
+func (s *Server) startedLocked() iter.Seq2[*job, string] {
+	return func(yield func(*job, string) bool) {
+		for j := range s.mu.starting {
+			status := "being submitted"
+			if j.final != nil {
+				status = j.final.GetStatus()
+			}
+			if !yield(j, status) {
+				return
+			}
+		}
+		for _, j := range s.mu.jobs {
+			if j.driver == nil {
+				continue
+			}
+			if status := j.driver.Status().Status; !status.IsTerminal() && !yield(j, status.String()) {
+				return
+			}
+		}
+	}
+}
+
+// reserveOrigin keeps all others from claiming what j was started from, until
+// releaseOrigin; unless another job was started from it that has not ended, or
+// that claimed it later and so is the one that keeps or deletes it. That is
+// returned then.
+func (s *Server) reserveOrigin(j *job) (user ids.JobID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other := range s.startedLocked() {
+		if other.origin.is(j.origin) {
+			return other.id
+		}
+	}
+	for _, other := range s.mu.jobs {
+		later := other.spec.GetSubmittedUnixMs() > j.spec.GetSubmittedUnixMs()
+		if later && other.spec.GetClaimRestored() && other.origin.is(j.origin) {
+			return other.id
+		}
+	}
+	s.mu.starting[j] = true
+	return ""
+}
+
+func (s *Server) releaseOrigin(j *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.starting, j)
+}
+
+// loadRestore reads the metadata of what the job, which the server does not
+// know yet, is to start from; nil for a start from nothing.
 func (s *Server) loadRestore(ctx context.Context, j *job) (*snapshot.CompletedCheckpoint, error) {
 	from := j.spec.GetRestoreFrom()
 	if from == "" {
@@ -70,6 +168,7 @@ func (s *Server) loadRestore(ctx context.Context, j *job) (*snapshot.CompletedCh
 	case err != nil:
 		return nil, j.refuseRestore(err)
 	}
+	j.origin.job, j.origin.checkpoint = checkpoint.Job, checkpoint.ID
 	return checkpoint, nil
 }
 
@@ -149,7 +248,7 @@ func (s *Server) PlanRestore(ctx context.Context, r *pb.PlanRestoreRequest) (*pb
 		return response, nil
 	}
 	response.Kind, response.Checkpoint, response.JobId = checkpoint.Kind.String(), uint64(checkpoint.ID), string(checkpoint.Job)
-	err = s.checkClaim(j, checkpoint)
+	err = s.checkClaim(j, checkpoint, false)
 	if err == nil {
 		err = j.fitRestore(checkpoint)
 	}

@@ -59,6 +59,9 @@ type Server struct {
 		taskManagers map[ids.TaskManagerID]*taskManager
 		executors    map[ids.ExecutorID]*executor
 		jobs         map[ids.JobID]*job
+		// starting are not in jobs, or ended, and hold what they were started from,
+		// see startedLocked.
+		starting map[*job]bool
 	}
 }
 
@@ -84,6 +87,7 @@ func Open(ctx context.Context, options Options) (*Server, error) {
 	s.mu.taskManagers = map[ids.TaskManagerID]*taskManager{}
 	s.mu.executors = map[ids.ExecutorID]*executor{}
 	s.mu.jobs = map[ids.JobID]*job{}
+	s.mu.starting = map[*job]bool{}
 	if s.haDir == "" {
 		s.haDir = "file://" + filepath.Join(options.WorkDir, "ha")
 	}

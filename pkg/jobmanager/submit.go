@@ -47,6 +47,8 @@ func (s *Server) SubmitJob(ctx context.Context, r *pb.SubmitJobRequest) (*pb.Sub
 	if err := s.checkStorage(ctx, j); err != nil {
 		return nil, err
 	}
+	// When the job is started it is in the registry, and nothing is reserved any more.
+	defer s.releaseOrigin(j)
 	if err := s.checkRestore(ctx, j); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package jobmanager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/weirstream/weir/internal/logfield"
 	"github.com/weirstream/weir/pkg/checkpointstore"
 	"github.com/weirstream/weir/pkg/config"
+	"github.com/weirstream/weir/pkg/coordinator"
 	"github.com/weirstream/weir/pkg/coordinator/driver"
 	"github.com/weirstream/weir/pkg/ids"
 )
@@ -92,24 +94,65 @@ func (s *Server) sweepCheckpoints(ctx context.Context, j *job) error {
 		// Nothing of a job that is over is still being written.
 		Below: ids.AttemptID{Token: math.MaxUint64, Number: math.MaxUint32}, Over: true,
 	}
-	if retentionOf(config.CheckpointRetention.Get(j.config)).Keeps(record.Status) {
-		for _, ref := range record.Retained {
-			// A claimed one lies elsewhere.
-			if !j.spec.GetClaimRestored() || ref.URI != j.spec.GetRestoreFrom() {
-				request.Keep = append(request.Keep, ref.ID)
-			}
+	keeps := retentionOf(config.CheckpointRetention.Get(j.config)).Keeps(record.Status)
+	for _, ref := range record.Retained {
+		// A claimed one lies elsewhere.
+		if keeps && !j.isClaimed(ref) {
+			request.Keep = append(request.Keep, ref.ID)
 		}
 	}
+	err = s.sweepClaimed(ctx, j, record, keeps)
 	for {
-		result, err := s.checkpointStore(j.config).Sweep(ctx, request)
+		result, sweepErr := s.checkpointStore(j.config).Sweep(ctx, request)
 		if result.Left > 0 && !result.More {
 			s.log.Warn("files of an ended job stay: a retained checkpoint, which may refer to them, cannot be read", logfield.Job(j.id), logfield.Count(result.Left))
 		}
 		if result.Deleted > 0 {
 			s.log.Info("deleted what an ended job left", logfield.Job(j.id), logfield.Count(result.Deleted))
 		}
-		if err != nil || !result.More {
-			return err
+		if sweepErr != nil || !result.More {
+			return errors.Join(err, sweepErr)
 		}
 	}
+}
+
+// isClaimed reports whether a retained checkpoint is what the job claimed.
+func (j *job) isClaimed(ref coordinator.CheckpointRef) bool {
+	return j.spec.GetClaimRestored() && ref.URI == j.spec.GetRestoreFrom()
+}
+
+// sweepClaimed deletes what the job that is over had claimed and taken over with
+// its first publication, if it was pushed out or if the end of the job deletes
+// its checkpoints: the sweep of the job's own directory does not find it. Once it
+// is deleted, whatever is newer than the start of the job may be in its place.
+func (s *Server) sweepClaimed(ctx context.Context, j *job, record coordinator.Record, keeps bool) error {
+	if j.origin.place == "" || !j.spec.GetClaimRestored() || record.Latest.ID == 0 {
+		return nil
+	}
+	expected := checkpointstore.Expected{CompletedBy: record.StartedAt}
+	for _, ref := range record.Retained {
+		if j.isClaimed(ref) {
+			if keeps {
+				return nil
+			}
+			expected.ID = ref.ID
+		}
+	}
+	uri := j.spec.GetRestoreFrom()
+	// While the job's end left it, another may have started from it.
+	if user := s.reserveOrigin(j); user != "" {
+		s.log.Info("what an ended job had claimed stays: another job was started from it", logfield.Job(j.id), logfield.URI(uri), logfield.Reason("job "+string(user)))
+		return nil
+	}
+	defer s.releaseOrigin(j)
+	left, err := s.checkpointStore(j.config).DiscardRetained(ctx, uri, expected)
+	if errors.Is(err, checkpointstore.ErrUnexpected) {
+		s.log.Info("where a claimed checkpoint was is something else: it stays", logfield.Job(j.id), logfield.URI(uri), zap.Error(err))
+		return nil
+	}
+	if left > 0 {
+		s.log.Warn("files of a claimed checkpoint stay: one beside it, which may refer to them, cannot be read",
+			logfield.Job(j.id), logfield.URI(uri), logfield.Count(left))
+	}
+	return err
 }

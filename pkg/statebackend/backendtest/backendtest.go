@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -20,45 +21,66 @@ import (
 	"github.com/weirstream/weir/pkg/statebackend"
 )
 
-// Factory makes a fresh backend for one run of the suite; what it needs on
-// disk it takes from t.TempDir.
+// Factory makes a fresh backend for one case of the suite; what it needs on
+// disk it takes from t.TempDir. Cases run at once, and so may it.
 type Factory func(t *testing.T) statebackend.Backend
 
 // checksWithRace are the checks of each property under the race detector: what
 // the states hold is shown without it, and races do not need many.
 const checksWithRace = "15"
 
-// Run runs the suite.
-func Run(t *testing.T, factory Factory) {
+// fewerWithRace sets them, before the first case of any run.
+var fewerWithRace = sync.OnceValue(func() error {
 	if f := flag.Lookup("rapid.checks"); racedetector.Enabled && f.Value.String() == f.DefValue {
-		if err := f.Value.Set(checksWithRace); err != nil {
-			t.Fatal(err)
-		}
+		return f.Value.Set(checksWithRace)
 	}
-	t.Run("model/string keys", func(t *testing.T) { modelRun(t, fresh(t, factory), drawString) })
-	t.Run("model/uint64 keys", func(t *testing.T) { modelRun(t, fresh(t, factory), drawWord) })
-	t.Run("model/struct keys", func(t *testing.T) { modelRun(t, fresh(t, factory), drawPair) })
-	t.Run("every kind/string keys", func(t *testing.T) { kindsRun(t, fresh(t, factory), drawString) })
-	t.Run("every kind/uint64 keys", func(t *testing.T) { kindsRun(t, fresh(t, factory), drawWord) })
+	return nil
+})
+
+// testCase is one case of the suite, with a backend of its own.
+type testCase struct {
+	name string
+	run  func(t *testing.T, b statebackend.Backend)
+}
+
+var testCases = []testCase{
+	{"model/string keys", func(t *testing.T, b statebackend.Backend) { modelRun(t, b, drawString) }},
+	{"model/uint64 keys", func(t *testing.T, b statebackend.Backend) { modelRun(t, b, drawWord) }},
+	{"model/struct keys", func(t *testing.T, b statebackend.Backend) { modelRun(t, b, drawPair) }},
+	{"every kind/string keys", func(t *testing.T, b statebackend.Backend) { kindsRun(t, b, drawString) }},
+	{"every kind/uint64 keys", func(t *testing.T, b statebackend.Backend) { kindsRun(t, b, drawWord) }},
 	// Of structs as keys the model above tells, and of maps by several fields
 	// together the user keys do: each type of keys takes long to compile.
-	t.Run("kinds are told apart", func(t *testing.T) { kindMismatches(t, fresh(t, factory)) })
-	t.Run("every kind/damaged bytes", func(t *testing.T) { damagedKinds(t, fresh(t, factory)) })
-	t.Run("every kind/concurrently", func(t *testing.T) { kindsConcurrently(t, fresh(t, factory)) })
-	t.Run("ttl/model", func(t *testing.T) { ttlRun(t, fresh(t, factory), 0) })
-	t.Run("ttl/model, on read and write", func(t *testing.T) { ttlRun(t, fresh(t, factory), state.OnReadAndWrite) })
-	t.Run("ttl/model, not while down", func(t *testing.T) { ttlRun(t, fresh(t, factory), state.NotWhileDown) })
-	t.Run("evolution/model", func(t *testing.T) { evolutionRun(t, fresh(t, factory)) })
-	t.Run("ttl/cleanup", func(t *testing.T) { ttlCleanup(t, fresh(t, factory)) })
-	t.Run("ttl/comes and goes", func(t *testing.T) { ttlComesAndGoes(t, fresh(t, factory)) })
-	t.Run("many keys", func(t *testing.T) { manyKeys(t, fresh(t, factory)) })
-	t.Run("equal content gives equal bytes", func(t *testing.T) { equalBytes(t, fresh(t, factory)) })
-	t.Run("keys are ordered by their bytes", func(t *testing.T) { orderedKeys(t, fresh(t, factory)) })
-	t.Run("life", func(t *testing.T) { life(t, fresh(t, factory)) })
-	t.Run("mismatches are refused by name", func(t *testing.T) { mismatches(t, fresh(t, factory)) })
-	t.Run("corrupt bytes are refused", func(t *testing.T) { corruption(t, fresh(t, factory)) })
-	t.Run("processing goes on while a snapshot is written", func(t *testing.T) { concurrentWrite(t, fresh(t, factory)) })
-	t.Run("failed write can be repeated", func(t *testing.T) { failedWrite(t, fresh(t, factory)) })
+	{"kinds are told apart", kindMismatches},
+	{"every kind/damaged bytes", damagedKinds},
+	{"every kind/concurrently", kindsConcurrently},
+	{"ttl/model", func(t *testing.T, b statebackend.Backend) { ttlRun(t, b, 0) }},
+	{"ttl/model, on read and write", func(t *testing.T, b statebackend.Backend) { ttlRun(t, b, state.OnReadAndWrite) }},
+	{"ttl/model, not while down", func(t *testing.T, b statebackend.Backend) { ttlRun(t, b, state.NotWhileDown) }},
+	{"evolution/model", evolutionRun},
+	{"ttl/cleanup", ttlCleanup},
+	{"ttl/comes and goes", ttlComesAndGoes},
+	{"many keys", manyKeys},
+	{"equal content gives equal bytes", equalBytes},
+	{"keys are ordered by their bytes", orderedKeys},
+	{"life", life},
+	{"mismatches are refused by name", mismatches},
+	{"corrupt bytes are refused", corruption},
+	{"processing goes on while a snapshot is written", concurrentWrite},
+	{"failed write can be repeated", failedWrite},
+}
+
+// Run runs the suite, its cases beside each other.
+func Run(t *testing.T, factory Factory) {
+	if err := fewerWithRace(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range testCases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, fresh(t, factory))
+		})
+	}
 }
 
 // placed gives every keyed state a directory of its own.

@@ -57,6 +57,7 @@ func filledParts(t testing.TB, opts *pebble.Options, parallelism, perGroup, valu
 var everything = keygroup.Range{First: 0, Last: testGroups - 1}
 
 func TestSameRangeIsLinkedNotCopied(t *testing.T) {
+	t.Parallel()
 	parts := filledParts(t, testOptions(), 1, 200, 100)
 	dir := filepath.Join(t.TempDir(), "db")
 	db, origins, err := openFiles(dir, testOptions(), parts, everything)
@@ -148,6 +149,7 @@ func TestRestoredFilesStayAsTheyAre(t *testing.T) {
 // A file that is missing, was cut off or is not what it is called is an error
 // that names it; there is no part of the state without it.
 func TestDamagedFilesAreNamed(t *testing.T) {
+	t.Parallel()
 	opts := testOptions()
 	// Else what the MANIFEST ends with may be a move of a table, which changes
 	// nothing, and without which the state is the same.
@@ -240,6 +242,7 @@ func TestOverlappingPartsAreRefused(t *testing.T) {
 // What is clipped stays on disk with the files that hold it, and goes with
 // them when compactions have rewritten what else they hold.
 func TestClippedBytesGoWithCompactions(t *testing.T) {
+	t.Parallel()
 	opts := testOptions()
 	for i := range opts.TargetFileSizes {
 		opts.TargetFileSizes[i] = 1 << 20 // all key groups share a few files

@@ -80,6 +80,7 @@ func canonical(t *testing.T, f statebackend.Frozen, r keygroup.Range) statebacke
 // Files hold what the view holds, whatever was changed since, at the same
 // key groups and at fewer; the bytes of a canonical snapshot are those of memory.
 func TestFilesAreTheView(t *testing.T) {
+	t.Parallel()
 	all := keygroup.Range{First: 0, Last: 15}
 	for _, size := range []int64{1, pebble.DefaultMemoryBytes} {
 		b := pebble.New(pebble.Options{MemoryBytes: size})
