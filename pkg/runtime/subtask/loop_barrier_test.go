@@ -129,15 +129,13 @@ func TestI5RecordsBehindAReturnedBarrierWaitForTheHeadsSnapshot(t *testing.T) {
 			var before, behind int
 			passed := false
 			for _, sent := range h.sent {
-				switch sent.f.Kind {
-				case element.BarrierKind:
-					passed = true
-				case element.Records:
-					if passed {
-						behind += int(sent.f.Count)
-					} else {
-						before += int(sent.f.Count)
-					}
+				passed = passed || sent.f.Kind == element.BarrierKind
+				switch {
+				case sent.f.Kind != element.Records:
+				case passed:
+					behind += int(sent.f.Count)
+				default:
+					before += int(sent.f.Count)
 				}
 			}
 			// Each record goes round and out.
