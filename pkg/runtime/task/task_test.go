@@ -260,6 +260,7 @@ func TestUnalignedBarrierInterruptsOneStep(t *testing.T) {
 		<-stepping
 		task.Receive(0, element.BarrierFrame(element.Barrier{Checkpoint: 1, Alignment: element.Unaligned}))
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if steps < 2 || s.pace.ShouldYield() {
 			t.Errorf("after the barrier the subtask made %d steps, and is to yield: %t", steps-1, s.pace.ShouldYield())
 		}
