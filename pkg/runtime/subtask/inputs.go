@@ -149,10 +149,10 @@ func (in *inputs) next(loopOnly bool) (int, *inputChannel, bool) {
 	return 0, nil, false
 }
 
-// hasFeedback reports whether a feedback channel may deliver something.
-func (in *inputs) hasFeedback() bool {
+// blocksFeedback reports whether an alignment holds a feedback channel back.
+func (in *inputs) blocksFeedback() bool {
 	for ch := range in.channels {
-		if c := &in.channels[ch]; c.kind == align.Feedback && !c.blocked && c.queue.len() > 0 {
+		if c := &in.channels[ch]; c.blocked && c.kind == align.Feedback {
 			return true
 		}
 	}

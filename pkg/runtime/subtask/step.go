@@ -190,8 +190,9 @@ func (s *Subtask) drain(b element.Barrier) {
 
 func (s *Subtask) stepInput() bool {
 	// What is on disk behind a barrier that came round first waits for the barrier
-	// from outside, and so must not be waited for.
-	ch, c, ok := s.in.next(s.loop.onDisk > 0 && s.in.hasFeedback())
+	// from outside, and so must not be waited for; nor may what still goes round
+	// for as long as it likes.
+	ch, c, ok := s.in.next(s.loop.onDisk > 0 && !s.in.blocksFeedback())
 	if !ok {
 		return false
 	}
