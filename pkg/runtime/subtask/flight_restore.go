@@ -188,6 +188,11 @@ func (in *inputs) restore(s *Subtask) {
 		waiting := c.queue
 		c.queue = frameQueue{}
 		c.restored = len(c.toRestore)
+		if c.kind == align.Feedback {
+			in.restoredLog += c.restored
+		} else {
+			in.restored += c.restored
+		}
 		for _, f := range c.toRestore {
 			in.push(ch, f)
 		}

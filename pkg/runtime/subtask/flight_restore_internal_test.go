@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/weirstream/weir/pkg/checkpointstore"
@@ -172,6 +173,41 @@ func TestRestoredWatermarkIsNotLowered(t *testing.T) {
 	}
 }
 
+// What was in flight may have been sent by another subtask than the one that now sends
+// what comes behind it, on another channel: it is processed first, all of it. So is
+// what a loop had logged, of what comes round.
+func TestRestoredRecordsGoBeforeThoseOfAllChannels(t *testing.T) {
+	s := &Subtask{}
+	s.in.channels = make([]inputChannel, 4)
+	s.in.channels[1].toRestore = []element.Frame{{Kind: element.Records, Data: []byte("a")}, {Kind: element.Records, Data: []byte("b")}}
+	s.in.channels[2].kind, s.in.channels[3].kind = align.Feedback, align.Feedback
+	s.in.channels[3].toRestore = []element.Frame{{Kind: element.Records, Data: []byte("log")}}
+	s.in.ready.init(4)
+	s.in.restore(s)
+	for ch := range s.in.channels {
+		s.in.push(ch, element.Frame{Kind: element.Records, Data: []byte{'0' + byte(ch)}})
+	}
+	var have []string
+	for range 7 {
+		ch, c, ok := s.in.next(len(have) < 5) // something is on disk for so long
+		if !ok {
+			t.Fatalf("nothing is delivered after %q", have)
+		}
+		f := c.queue.pop()
+		if c.restored > 0 {
+			if last := s.in.tookRestored(c); last != (string(f.Data) == "b") {
+				t.Errorf("%q is the last of the restored records: %t", f.Data, last)
+			}
+		}
+		have = append(have, string(f.Data))
+		s.in.turn(ch, c)
+	}
+	at := func(x string) int { return slices.Index(have, x) }
+	if at("b") > min(at("0"), at("1")) || at("a") > at("b") || at("log") > min(at("2"), at("3")) {
+		t.Errorf("the channels deliver %q", have)
+	}
+}
+
 // A large file is brought to disk, and is gone from there when it was read.
 func TestLargeFilesOfRecordsInFlightAreReadFromDisk(t *testing.T) {
 	x := restoredHead(t, 1<<10)
@@ -215,5 +251,35 @@ func TestLargeFilesOfRecordsInFlightAreReadFromDisk(t *testing.T) {
 	}
 	if left, err := os.ReadDir(x.cfg.Dir); err != nil || len(left) > 0 {
 		t.Errorf("%v is left on disk, %v", left, err)
+	}
+}
+
+// takesAll is an input that processes whatever comes.
+type takesAll struct{ operator.Input }
+
+// Process implements operator.Input.
+func (takesAll) Process(data []byte, _ *operator.Pace) (int, int, error) { return len(data), 1, nil }
+
+// A subtask says that it is running when the last restored record was processed: there is
+// no checkpoint before.
+func TestRestoredRecordsAreProcessedBeforeTheSubtaskIsRunning(t *testing.T) {
+	host := &reports{}
+	s := &Subtask{host: host, phase: restoring, chain: &operator.Chain{Time: &operator.Time{}, Inputs: []operator.Input{takesAll{}}}}
+	s.in.channels = make([]inputChannel, 2)
+	s.in.channels[0].toRestore = []element.Frame{{Kind: element.Records, Data: []byte("a")}, {Kind: element.Records, Data: []byte("b")}}
+	s.in.ready.init(2)
+	s.time.s = s
+	s.ready()
+	s.Receive(1, element.Frame{Kind: element.Records, Data: []byte("new")})
+	s.stepInput()
+	if len(host.all) > 0 {
+		t.Fatalf("it reports %+v before its restored records are processed", host.all)
+	}
+	s.stepInput()
+	if len(host.all) != 1 || host.all[0].(StatusReport).Status != coordinator.Running {
+		t.Errorf("it reports %+v", host.all)
+	}
+	if n := s.in.channels[1].queue.len(); n != 1 {
+		t.Errorf("%d new frames are left", n)
 	}
 }

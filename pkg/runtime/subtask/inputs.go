@@ -19,6 +19,11 @@ type inputs struct {
 	// ended counts the channels that delivered EndOfData, forward those that are
 	// no feedback: when all of these have, the input has ended.
 	ended, forward int
+	// restored is how many frames of the restored checkpoint are left on the forward
+	// channels, restoredLog on those that are feedback. The others of their kind
+	// deliver nothing before: what a producer sends now may be behind what another
+	// one sent then, with the same key.
+	restored, restoredLog int
 	// window is what the window of every channel is to become, at most windowMax.
 	window, windowMax int64
 }
@@ -128,14 +133,14 @@ func (in *inputs) offer(ch int, c *inputChannel) {
 }
 
 // next is the channel whose turn it is. With loopOnly, records of forward
-// channels are passed over.
+// channels are passed over, but for restored ones.
 func (in *inputs) next(loopOnly bool) (int, *inputChannel, bool) {
 	passed := 0
 	for in.ready.len() > passed {
 		ch := in.ready.first()
 		c := &in.channels[ch]
 		if !c.blocked && c.queue.len() > 0 {
-			if !loopOnly || c.kind == align.Feedback || c.queue.first().Kind != element.Records {
+			if in.isTurnOf(c, loopOnly) {
 				return ch, c, true
 			}
 			in.ready.pop()
@@ -147,6 +152,30 @@ func (in *inputs) next(loopOnly bool) (int, *inputChannel, bool) {
 		c.queued = false
 	}
 	return 0, nil, false
+}
+
+// isTurnOf reports whether a channel that could deliver may. One with restored
+// frames always can: no barrier comes before them, so it is not blocked.
+func (in *inputs) isTurnOf(c *inputChannel, loopOnly bool) bool {
+	switch {
+	case c.restored > 0:
+		return true
+	case c.kind == align.Feedback:
+		return in.restoredLog == 0
+	}
+	return in.restored == 0 && (!loopOnly || c.queue.first().Kind != element.Records)
+}
+
+// tookRestored notes that a restored frame of a channel was processed, and reports
+// whether it was the last of the forward channels.
+func (in *inputs) tookRestored(c *inputChannel) (last bool) {
+	c.restored--
+	if c.kind == align.Feedback {
+		in.restoredLog--
+		return false
+	}
+	in.restored--
+	return in.restored == 0
 }
 
 // blocksFeedback reports whether an alignment holds a feedback channel back.
@@ -201,8 +230,9 @@ func (in *inputs) drop() {
 			f.Free()
 		}
 		c.queued = false
-		c.toRestore = nil
+		c.restored, c.toRestore = 0, nil
 	}
+	in.restored, in.restoredLog = 0, 0
 	in.ready.clear()
 }
 

@@ -272,9 +272,7 @@ func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 	c.queue.pop()
 	c.offset = 0
 	restored := c.restored > 0
-	if restored {
-		c.restored--
-	}
+	last := restored && s.in.tookRestored(c)
 	switch {
 	case c.kind == align.Feedback: // it was given at once
 		s.loop.consumed(size)
@@ -284,6 +282,9 @@ func (s *Subtask) records(ch int, c *inputChannel, f *element.Frame) {
 		}
 	}
 	s.in.turn(ch, c)
+	if last {
+		s.host.Report(StatusReport{Status: coordinator.Running})
+	}
 }
 
 func (s *Subtask) channelEnded(ch int, c *inputChannel) {

@@ -211,7 +211,13 @@ func (s *Subtask) Start() {
 	s.host.Go(Work{Lane: RestoreLane, Name: "restore", Run: s.restore})
 }
 
-// ready follows the restore: the subtask is running from now on.
+// ready follows the restore: the subtask is running from now on. It says so when it
+// has processed the records that were in flight, and until all do there is no
+// checkpoint. One before could have in flight both what was restored and what is
+// behind it, on two channels, and a restore could not tell which came first; or
+// would have to wait here for records that cannot be sent on, as where an alignment holds
+// back a channel further down. (In Flink, too, a task is INITIALIZING for that long.) What
+// a loop had logged is not waited for: it may be as much as a disk holds.
 func (s *Subtask) ready() {
 	if s.phase != restoring {
 		return
@@ -229,7 +235,9 @@ func (s *Subtask) ready() {
 		s.pendingSplit = nil
 	}
 	s.in.restore(s)
-	s.host.Report(StatusReport{Status: coordinator.Running})
+	if s.in.restored == 0 {
+		s.host.Report(StatusReport{Status: coordinator.Running})
+	}
 	for ch := range s.in.channels {
 		s.host.Grant(ch, s.in.channels[ch].window)
 	}
