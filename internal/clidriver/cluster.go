@@ -24,22 +24,34 @@ func (d *Driver) StartCluster(ctx context.Context, dir string, flags ...string) 
 	if _, err := d.Run(ctx, args...); err != nil {
 		return nil, err
 	}
-	processes, err := c.Processes(ctx)
-	if err != nil {
+	if err := c.findJobManager(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
-	}
-	for _, p := range processes {
-		if p.Role == cliresult.JobManagerRole {
-			driver.JobManager = p.Address
-		}
 	}
 	return c, nil
 }
 
-// Restart starts what is missing of the cluster.
+// findJobManager takes the address of the JobManager that runs.
+func (c *Cluster) findJobManager(ctx context.Context) error {
+	processes, err := c.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range processes {
+		// Not written for nothing: others may be reading it.
+		if p.Role == cliresult.JobManagerRole && p.Address != c.JobManager {
+			c.JobManager = p.Address
+		}
+	}
+	return nil
+}
+
+// Restart starts what is missing of the cluster. A JobManager whose port was free
+// for a moment, and was taken by somebody else, gets another one.
 func (c *Cluster) Restart(ctx context.Context) error {
-	_, err := c.Run(ctx, "cluster", "start", "--dir", c.Dir)
-	return err
+	if _, err := c.Run(ctx, "cluster", "start", "--dir", c.Dir); err != nil {
+		return err
+	}
+	return c.findJobManager(ctx)
 }
 
 // Stop stops the cluster.
