@@ -204,6 +204,11 @@ func Draw(seed uint64) Options {
 		}
 	}
 	o.AlignedTimeout = millis(1, 60)
+	if o.Job.Flow != nil {
+		// A long graph of slow links may need that to align, and a job of which each
+		// checkpoint is too late gets nowhere, as it should.
+		o.Timeout *= 2
+	}
 	if r.IntN(3) > 0 {
 		o.SlowMax, o.SlowVertex = millis(5, 60), r.IntN(8)
 		o.CreditBytes += int64(between(0, 600))

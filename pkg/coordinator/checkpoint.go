@@ -328,6 +328,9 @@ func (c *Coordinator) settle(id ids.CheckpointID) bool {
 			c.unsettled = append(c.unsettled[:i], c.unsettled[i+1:]...)
 			c.discard(p.id, p.dir, true, p.eachHandle)
 			c.recent.add(endedCheckpoint{id: p.id, dir: p.dir}, endedMax)
+			if p.isSavepoint() {
+				c.leave(endedCheckpoint{id: p.id, dir: p.dir}) // a write of unknown outcome may still come
+			}
 			return true
 		}
 	}
