@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir/pkg/ids"
+	"github.com/weirstream/weir/pkg/snapshot"
 )
 
 // Savepoints of a job that runs for long fail again and again. What is remembered
@@ -56,6 +57,21 @@ func TestLeftoversOfSavepointsAreBounded(t *testing.T) {
 	for id := first; id < c.nextID; id++ {
 		if discards[id] != 2 {
 			t.Errorf("the directory of savepoint %d was discarded %d times by the end, want 2", id, discards[id])
+		}
+	}
+}
+
+// The metadata of a savepoint that was given up was being written: that write may have
+// no known outcome and come later, so its directory is looked into once more too.
+func TestSavepointsGivenUpWhileTheirMetadataIsWrittenAreLeftovers(t *testing.T) {
+	for kind, want := range map[snapshot.Kind]int{snapshot.Savepoint: 1, snapshot.Checkpoint: 0} {
+		c := loopCoordinator(t)
+		c.unsettled = []*pendingCheckpoint{{id: 7, kind: kind, dir: "sp"}}
+		if !c.settle(7) {
+			t.Fatalf("%s 7 was being written", kind)
+		}
+		if len(c.leftovers) != want {
+			t.Errorf("%s 7: %d directories are looked into once more, want %d", kind, len(c.leftovers), want)
 		}
 	}
 }

@@ -66,6 +66,18 @@ func restoredHead(t *testing.T, memory int64) *restoration {
 	return &restoration{Subtask: s, flight: make([][]element.Frame, 1)}
 }
 
+// restoredBytes is what the channel will deliver, brought back from disk.
+func restoredBytes(t *testing.T, x *restoration) (all []byte) {
+	t.Helper()
+	for i := range x.flight[0] {
+		if err := x.loop.load(&x.flight[0][i]); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, x.flight[0][i].Data...)
+	}
+	return all
+}
+
 // A loop's log may be larger than memory: it is restored as it was kept, and the next
 // snapshot has it from where it is.
 func TestRestoredLogsStayWithinALoopsMemory(t *testing.T) {
@@ -121,13 +133,7 @@ func TestRestoredLogsAreSpreadByKey(t *testing.T) {
 	if err := x.restorePart(coordinator.RestoredPart{Length: int64(len(data)), Rekey: true}, bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
-	var have []byte
-	for i := range x.flight[0] {
-		if err := x.loop.load(&x.flight[0][i]); err != nil {
-			t.Fatal(err)
-		}
-		have = append(have, x.flight[0][i].Data...)
-	}
+	have := restoredBytes(t, x)
 	want := append(append(bytes.Clone(data[10:21]), data[33:46]...), data[65_046:]...)
 	if !bytes.Equal(have, want) {
 		t.Errorf("the head has %d bytes, want %d: its own records in their order", len(have), len(want))
@@ -233,13 +239,7 @@ func TestLargeFilesOfRecordsInFlightAreReadFromDisk(t *testing.T) {
 	if err := x.readInFlight(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var have []byte
-	for i := range x.flight[0] {
-		if err := x.loop.load(&x.flight[0][i]); err != nil {
-			t.Fatal(err)
-		}
-		have = append(have, x.flight[0][i].Data...)
-	}
+	have := restoredBytes(t, x)
 	if !bytes.Equal(have, data) {
 		t.Errorf("%d bytes came back of %d, or others", len(have), len(data))
 	}
